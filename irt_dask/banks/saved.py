@@ -64,10 +64,10 @@ def write_result(result: xr.Dataset, path: Path) -> None:
 
 def of_responses(fit: xr.Dataset, stored: Responses, used: Responses) -> xr.Dataset:
     """Return the fit with a note of the responses that it is of, and of weights not used."""
-    both = stored.fingerprint, stored.select(weights="ignore").fingerprint
+    each = stored.fingerprint, stored.select(weights="ignore").fingerprint, used.fingerprint
     ignored = stored.max_weight is not None and used.max_weight is None
     weights = {"weight_kind": "ignored"} if ignored else {}
-    return fit.assign_attrs({_FITTED: list(dict.fromkeys(both)), **weights})
+    return fit.assign_attrs({_FITTED: list(dict.fromkeys(each)), **weights})
 
 
 def is_of(fit: xr.Dataset, checksum: str) -> bool | None:

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from irt_dask.cli.common import (
     cluster_option,
     counted,
+    dichotomise_option,
     json_option,
     quiet_option,
     rows,
@@ -24,6 +25,7 @@ from irt_dask.cli.common import (
 from irt_dask.cli.results import new_csv, records, write_csv
 from irt_dask.errors import InputError
 from irt_dask.store import open_responses
+from irt_dask.store.dichotomy import in_two
 
 #: Options of a fit, which --known has no use for.
 _OF_FIT = ("loadings", "prior", "standard_errors", "max_iterations", "seed")
@@ -67,6 +69,7 @@ _SHOWN = (
               )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws of items.")
 @weights_option
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
@@ -89,7 +92,7 @@ def bifactor(
     fit_to = None if kept is None else check_new_result(kept)
     _check(options["item_blocks"], known, out, kept, scores)
     stored = open_responses(store)
-    r = counted(stored, weights, quiet)
+    r = in_two(counted(stored, weights, quiet), options.pop("dichotomise"))
     progress = False if quiet else None
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         if known is None:

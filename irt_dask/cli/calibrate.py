@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from irt_dask.cli.common import (
     cluster_option,
     counted,
+    dichotomise_option,
     groups_of,
     json_option,
     nonresponse_options,
@@ -28,6 +29,7 @@ from irt_dask.cli.common import (
 from irt_dask.errors import InputError, repeated
 from irt_dask.items.mixture import check_names, has_guessing
 from irt_dask.store import open_responses
+from irt_dask.store.dichotomy import in_two
 
 #: Methods, and those of the options of ``calibrate`` that only some have.
 _METHODS: dict[str, tuple[str, ...]] = {
@@ -82,8 +84,11 @@ def _refuse_options_of_other_methods(method: str) -> None:
 def _model(text: str | None, method: str) -> str | dict[str, str]:
     """The option --model: a name, or the models that a file says."""
     usual = "rasch" if method == "conditional" else "2pl"
-    if text is None or text == usual:
-        return usual
+    return usual if text is None or text == usual else named_models(text)
+
+
+def named_models(text: str) -> str | dict[str, str]:
+    """What somebody typed for models: a name, or those that a file says."""
     if not text.endswith((".csv", ".json")):
         check_names(text)
         return text
@@ -231,6 +236,7 @@ def _free(text: str) -> str | float | None:
 @click.option("--seed", type=int, default=0, show_default=True)
 @weights_option
 @nonresponse_options
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
@@ -279,6 +285,7 @@ def _fitted(
     stored = open_responses(store)
     as_said = {name: options.pop(name) for name in ("omitted", "not_reached")}
     r = counted(stored.select(**as_said) if any(as_said.values()) else stored, weights, quiet)
+    r = in_two(r, options.pop("dichotomise"))
     if method == "bayes" and r.has_groups:
         remark(
             "note: the groups of the persons are not used: bayes takes the abilities of all from "

@@ -18,9 +18,10 @@ import click
 import numpy as np
 import xarray as xr
 
-from irt_dask.cli.spoken import typed
+from irt_dask.cli.spoken import list_of, typed
 from irt_dask.errors import InputError, IrtDaskWarning, Notice
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import local_path
 
 #: Persons x items from which a local cluster is started unasked.  Below, the threads of one process
@@ -112,6 +113,29 @@ items_option = click.option(
 )  # fmt: skip
 
 
+def _lowest_right(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> int | dict[str, int] | None:
+    if text is None:
+        return None
+    of: dict[str, int] = {}
+    for part in list_of(text):
+        item, sign, code = part.rpartition("=")
+        if not (code.isascii() and code.isdecimal()) or item in of or (item == "") == bool(sign):
+            raise InputError(f"--dichotomise {text!r}: give a number, or ITEM=NUMBER,ITEM=NUMBER")
+        of[item] = int(code)
+    if "" in of and len(of) > 1:
+        raise InputError(f"--dichotomise {text!r}: give one number, or ITEM=NUMBER of each item")
+    return of.get("", of)
+
+
+dichotomise_option = click.option(
+    "--dichotomise", callback=_lowest_right, metavar="AT",
+    help="Take items of more than two categories as right or wrong: right from the code AT on, "
+    "of all such items, or of each, A=2,B=3.",
+)  # fmt: skip
+
+
 _TREATED = click.Choice(["missing", "wrong"])
 
 
@@ -141,13 +165,14 @@ def counted(responses: Responses, weights: str, quiet: bool) -> Responses:
 
 
 def responses_and_bank(
-    store: str, bank: str, *, items: str, weights: str, quiet: bool
-) -> tuple[Responses, xr.Dataset]:
+    store: str, bank: str, *, items: str, weights: str, quiet: bool,
+    dichotomise: int | dict[str, int] | None = None,
+) -> tuple[Responses, xr.Dataset]:  # fmt: skip
     """The responses of a store to the items of a bank, and these; others as ``items`` says."""
     from irt_dask.banks.saved import read_bank
     from irt_dask.score.outside import of_bank
 
-    responses = counted(open_responses(store), weights, quiet)
+    responses = in_two(counted(open_responses(store), weights, quiet), dichotomise)
     known = read_bank(bank)
     with warned(quiet):
         return of_bank(responses, known, "ignore" if items == "bank" else "raise"), known

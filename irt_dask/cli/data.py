@@ -127,8 +127,8 @@ def _source_options(command: Any) -> Any:
                      "means: right, wrong, missing, omitted, 'not reached' or a number, for "
                      "example 9=wrong or agree=3. Repeat as needed."),
         click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
-                     "item and key, the right option of each item; for partial credit also score, "
-                     "with a row for each option that has one."),
+                     "item and key (or answer), the right option of each item; for partial credit "
+                     "also score, with a row for each option that has one."),
         click.option("--categories", multiple=True, metavar="K", help="Number of categories of all "
                      "items (codes 0 to K - 1; default 2), or A=K,B=K (repeat as needed), or a CSV "
                      "file with columns item and categories, or 'data': by the highest code."),
@@ -257,6 +257,13 @@ def append(**options: Any) -> None:
 @click.argument("store", type=click.Path())
 @click.option("--persons", type=int, required=True, help="Number of persons.")
 @click.option("--items", type=int, required=True, help="Number of items.")
+@click.option("--model", default="2pl", show_default=True, metavar="MODEL",
+              help="Item response model, as of 'irt-dask calibrate --method marginal': 1pl to 4pl, "
+              "graded, gpcm, pcm, rating, nominal, binomial; two joined by a plus; or a .csv or "
+              ".json of columns item (item1, item2, ...) and model.")  # fmt: skip
+@click.option("--categories", multiple=True, metavar="K", help="Number of categories of all items "
+              "(default 2), or item1=K,item2=K (2 of the others; repeat as needed), or a CSV file "
+              "with columns item and categories.")  # fmt: skip
 @click.option("--missing", type=float, default=0.0, show_default=True, help="Share not observed.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--truth", type=click.Path(), help="Write the true items as a bank (.csv, .json).")
@@ -264,21 +271,27 @@ def append(**options: Any) -> None:
 @json_option
 @quiet_option
 def simulate(
-    store: str, persons: int, items: int, missing: float, seed: int, truth: str | None,
-    cluster: str, as_json: bool, quiet: bool,
+    store: str, persons: int, items: int, model: str, categories: tuple[str, ...], missing: float,
+    seed: int, truth: str | None, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Simulate 2PL responses with known parameters into a new store."""
+    """Simulate responses with known parameters into a new store."""
     from irt_dask.banks import check_new_path, write_items
+    from irt_dask.cli.calibrate import named_models
+    from irt_dask.ingest.columns.limits import DATA
+    from irt_dask.ingest.sources.item_tables import read_categories
     from irt_dask.simulate import simulate as simulate_responses
 
     if truth is not None:
         check_new_path(truth)
+    k = read_categories(_categories(categories))
+    if k == DATA:
+        raise InputError("--categories data is of a file's responses: here give numbers")
     if cluster == "auto":
         cluster = "local" if persons * items >= common.LARGE else "none"
     with warned(quiet), workers(cluster, quiet=quiet) as client:
         made = simulate_responses(
-            persons, items, missing=missing, seed=seed, store=store, client=client,
-            progress=False if quiet else None,
+            persons, items, model=named_models(model), categories=k, missing=missing, seed=seed,
+            store=store, client=client, progress=False if quiet else None,
         )  # fmt: skip
     if truth is not None:
         assert made.truth is not None

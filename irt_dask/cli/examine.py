@@ -13,6 +13,7 @@ import xarray as xr
 
 from irt_dask.cli.common import (
     cluster_option,
+    dichotomise_option,
     items_option,
     json_option,
     quiet_option,
@@ -86,13 +87,14 @@ def _ability(
               "given). The fit of persons takes everybody from one.")  # fmt: skip
 @items_option
 @weights_option
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
 def fit(
     store: str, bank: str, out: str | None, persons: str | None, fitted: bool,
     ability: tuple[float, float] | None, groups: bool | None, items: str, weights: str,
-    cluster: str, as_json: bool, quiet: bool,
+    dichotomise: int | dict[str, int] | None, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say which items and how many persons of STORE do not fit the items of BANK.
 
@@ -109,7 +111,9 @@ def fit(
     path = new_result(out, bank)
     if persons is not None and persons.endswith(".csv"):
         new_csv(persons)  # a mistake in it shows before the work
-    r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
+    r, known = responses_and_bank(
+        store, bank, items=items, weights=weights, quiet=quiet, dichotomise=dichotomise
+    )
     options: dict[str, Any] = {"ability": ability, "progress": False if quiet else None}
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.item_fit(r, known, fitted=fitted, groups=groups, client=client, **options)
@@ -177,13 +181,14 @@ def _of_persons(r: Any, known: xr.Dataset, to: str | None, **options: Any) -> xr
               help="Of the persons who are simulated where a group is small.")  # fmt: skip
 @items_option
 @weights_option
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
 def dif(
     store: str, bank: str, by: str | None, reference: str, focal: tuple[str, ...],
-    out: str | None, anchors: str, seed: int, items: str, weights: str, cluster: str,
-    as_json: bool, quiet: bool,
+    out: str | None, anchors: str, seed: int, items: str, weights: str,
+    dichotomise: int | dict[str, int] | None, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Test the items of BANK for differential functioning between groups of persons of STORE.
 
@@ -199,7 +204,9 @@ def dif(
     from irt_dask.workflow.fit_tests import dif_table
 
     path = new_result(out, bank)
-    r, known = responses_and_bank(store, bank, items=items, weights=weights, quiet=quiet)
+    r, known = responses_and_bank(
+        store, bank, items=items, weights=weights, quiet=quiet, dichotomise=dichotomise
+    )
     r = r if by is None else r.select(groups=by)
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         tests = irt.dif(

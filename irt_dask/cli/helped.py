@@ -14,6 +14,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "demo": (("demo --out my-demo", "built-in data, on all cores; some minutes"),),
     "simulate": (
         ("simulate made.store --persons 500 --items 20 --missing 0.1", "to try things out"),
+        ("simulate survey.store --persons 500 --items 20 --model graded --categories 4",
+         "items of four categories; their parameters with --truth bank.csv"),
     ),
     "check": (
         ("check answers.csv --column person=pupil --column group=class",

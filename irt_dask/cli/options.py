@@ -67,8 +67,8 @@ def options(
     """Say who chose which option of multiple-choice items, and name what is wrong with them.
 
     FILE has the options as they were chosen (A, B, ...), a row a person and a column an item, or a
-    row an answer; KEY is a .csv or .json with the columns item and key, and where items have
-    different numbers of options these in the column options. Able persons should choose
+    row an answer; KEY is a .csv or .json with the columns item and key (or answer), and where
+    items have different numbers of options these in the column options. Able persons should choose
     the right option, and those who choose another should be less able: a distractor that attracts
     the able, or a key that the able avoid, is named. Persons stand by their other answers.
 
@@ -260,6 +260,7 @@ def _beyond(
 def _read_key(path: str, encoding: str | None) -> tuple[dict[str, str], dict[str, int]]:
     """The right option of each item, and where a column says so how many it has."""
     from irt_dask.banks.tables import read_table  # kernels come with banks
+    from irt_dask.ingest.sources.item_tables import KEY_ALSO
 
     try:
         table = read_table(path, "answer key", encoding)
@@ -270,11 +271,18 @@ def _read_key(path: str, encoding: str | None) -> tuple[dict[str, str], dict[str
     written = [str(name) for name in table.frame]
     names = {n.casefold(): n for n in reversed(written) if n.casefold() not in written}
     table = replace(table, frame=table.frame.rename(columns={v: k for k, v in names.items()}))
+    for name, other in KEY_ALSO.items():
+        if name in table and other in table:
+            raise InputError(
+                f"the answer key {path} has the columns {name} and {other}, which mean the same; "
+                f"leave one out"
+            )
+        table = replace(table, frame=table.frame.rename(columns={other: name}))
     if lacking := [n for n in ("item", "key") if n not in table]:
         raise InputError(
             f"the answer key {path} has no column {', '.join(lacking)}; it has "
             f"{', '.join(written)}: call the columns item (the question, as the answers "
-            f"name it) and key (its right option) in the first line"
+            f"name it) and key or answer (its right option) in the first line"
         )
     table.check_items()
     items, right = [str(i) for i in table.items], table.words("key")

@@ -11,6 +11,7 @@ from irt_dask.cli.common import (
     ONE_BY_ONE,
     cluster_option,
     counted,
+    dichotomise_option,
     json_option,
     quiet_option,
     rows,
@@ -21,6 +22,7 @@ from irt_dask.cli.common import (
 )
 from irt_dask.errors import InputError
 from irt_dask.store import open_responses
+from irt_dask.store.dichotomy import in_two
 
 _OF_UNITS = ("standard_errors", "n_sampling_units", "degrees_of_freedom")
 #: Coefficients that are printed.
@@ -53,13 +55,14 @@ _MOST = 40
 @click.option("--one-group", is_flag=True,
               help="All persons in one regression, whatever their groups.")  # fmt: skip
 @weights_option
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
 def population(
     store: str, bank: str, out: str, covariates: str | None, components: str | None,
     domains: str | None, item_draws: int, sampling_unit: str | None, one_group: bool, weights: str,
-    cluster: str, as_json: bool, quiet: bool,
+    dichotomise: int | dict[str, int] | None, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Regress abilities on the persons' covariates, with the items of BANK.
 
@@ -78,6 +81,7 @@ def population(
     responses = counted(open_responses(store), weights, quiet)
     if weights == "ignore":
         responses = responses.select(weights="ignore")
+    responses = in_two(responses, dichotomise)
     of = None if domains is None else read_domains(domains)
     with warned(quiet), workers(cluster, responses, quiet=quiet) as client:
         result = fit_population(

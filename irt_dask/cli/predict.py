@@ -10,6 +10,7 @@ import pandas as pd
 
 from irt_dask.cli.common import (
     cluster_option,
+    dichotomise_option,
     json_option,
     quiet_option,
     responses_and_bank,
@@ -33,12 +34,13 @@ _VALUES = ("elpd", "p_loo", "pareto_k")
 @click.option("--persons", type=click.Path(), metavar="PERSONS.csv",
               help="Write the values of every person, a row a person.")  # fmt: skip
 @weights_option
+@dichotomise_option
 @cluster_option()
 @json_option
 @quiet_option
 def loo(
     store: str, posteriors: tuple[str, ...], draws: int | None, persons: str | None, weights: str,
-    cluster: str, as_json: bool, quiet: bool,
+    dichotomise: int | dict[str, int] | None, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Say how well the POSTERIORS predict persons of STORE who are left out of them in turn.
 
@@ -56,7 +58,9 @@ def loo(
     if twice := repeated(names):
         raise InputError(f"{twice[0]} is there twice")
     for name, file in zip(names, posteriors, strict=True):
-        r, known = responses_and_bank(store, file, items="store", weights=weights, quiet=quiet)
+        r, known = responses_and_bank(
+            store, file, items="store", weights=weights, quiet=quiet, dichotomise=dichotomise
+        )
         with warned(quiet), workers(cluster, r, quiet=quiet) as client:
             found[name] = irt.loo(
                 r, known, n_draws=draws, client=client, progress=False if quiet else None

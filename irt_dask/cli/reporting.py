@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import xarray as xr
 
-from irt_dask.cli.common import counted, json_option, show, warned
+from irt_dask.cli.common import counted, dichotomise_option, json_option, show, warned
 from irt_dask.errors import InputError, listed
 from irt_dask.store import open_responses
+from irt_dask.store.dichotomy import in_two
 
 if TYPE_CHECKING:
     from irt_dask.workflow.fit_tests import FitTests
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
 @click.option("--results", multiple=True, type=click.Path(), metavar="X.nc",
               help="A result over the items to show too, written by 'irt-dask dif', 'fit' or "
               "'options' with --out X.nc. Repeat as needed.")  # fmt: skip
+@dichotomise_option
 @click.option("--title", help="Heading of the page (default: the name of the fit).")
 @json_option
 def report(
     source: str, out: str | None, store: str | None, scores: str | None, tests: bool,
-    groups: bool | None, results: tuple[str, ...], title: str | None, as_json: bool,
+    groups: bool | None, results: tuple[str, ...], dichotomise: int | dict[str, int] | None,
+    title: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a report as one HTML page, and print its path.
 
@@ -52,7 +55,8 @@ def report(
 
     if Path(source).is_dir() or not source.endswith(".nc"):
         given = {"--out": out, "--store": store, "--scores": scores, "--title": title,
-                 "--tests": tests or None, "--groups": groups}  # fmt: skip
+                 "--tests": tests or None, "--groups": groups,
+                 "--dichotomise": dichotomise}  # fmt: skip
         if of_fits := [name for name, value in given.items() if value is not None]:
             raise InputError(
                 f"{', '.join(of_fits)}: {source} is no fit (FIT.nc, see irt-dask calibrate --fit), "
@@ -66,6 +70,8 @@ def report(
         raise InputError(f"--out {out}: the file name must end in .html")
     if groups is not None and not tests:
         raise InputError("--groups or --no-groups: it is of --tests, which is not there")
+    if dichotomise is not None and not tests:
+        raise InputError("--dichotomise: it is of --tests, which is not there")
     if tests and store is None:
         raise InputError("--tests needs --store STORE: the responses to compare with the fit")
     from irt_dask.items.bifactor import is_bifactor
@@ -86,7 +92,9 @@ def report(
             f"them out"
         )
     further = _read_results(results, source, fit)
-    of_tests = _tested(store, fit, groups) if tests and store is not None else None
+    of_tests = None
+    if tests and store is not None:
+        of_tests = _tested(store, fit, groups, dichotomise)
     page = write_report(
         out,
         title=title or Path(source).stem,
@@ -123,13 +131,16 @@ def _of_run(folder: str, results: Sequence[str]) -> Path:
     return report_again(folder, _read_results(results, folder, read_bank(bank)))
 
 
-def _tested(store: str, fit: xr.Dataset, groups: bool | None) -> FitTests:
+def _tested(
+    store: str, fit: xr.Dataset, groups: bool | None, dichotomise: int | dict[str, int] | None
+) -> FitTests:
     """Tests of items and persons, with the persons counted as they were when the fit was made."""
     from irt_dask.workflow.fit_tests import run_tests
     from irt_dask.workflow.sections import FitTestsConfig
 
     ignored = fit.attrs.get("weight_kind") == "ignored"
     r = counted(open_responses(store), "ignore" if ignored else "use", True)
+    r = in_two(r, dichotomise)
     if r.max_weight is not None:
         raise InputError(
             f"--tests: the persons of {store} have {r.weight_kind} weights, which the tests do not "

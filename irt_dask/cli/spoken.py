@@ -30,9 +30,13 @@ _NUMBER_OF = "n_"
 _SELECTED = "select the responses with "
 #: What is said of Python otherwise than by a keyword; in a shell; and of the file of a run.
 _PHRASES = (
+    ("leave them out by responses.select(items=[...])",
+     "leave them out of the store by 'irt-dask ingest --exclude'",
+     "leave them out by exclude in [data]"),
     ("give persons= with a column group to from_array or ingest",
      "give 'irt-dask ingest --persons' a table with a column group",
      "give persons= with a column group"),
+    ("responses.dichotomise(at=...)", "--dichotomise AT", "dichotomise in [data]"),
     (", or give an array with one label for each person", "", ""),
     (", or an array of strings with one for each person", "", ""),
     ("irt.score(n_plausible=10), irt-dask score --plausible 10", "irt-dask score --plausible 10",

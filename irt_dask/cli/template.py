@@ -13,7 +13,7 @@ from irt_dask.cli.common import shortened
 from irt_dask.cli.look import amount, missing_share, others, suggested, value_line
 from irt_dask.cli.spoken import toml_value, typed
 from irt_dask.ingest.columns.limits import DATA
-from irt_dask.ingest.columns.meanings import plainly
+from irt_dask.ingest.columns.meanings import UNDECIDED, plainly
 from irt_dask.ingest.columns.numbers import number_of, of_decimal
 from irt_dask.ingest.columns.reasons import LONGEST_CODE
 from irt_dask.ingest.columns.recorder import OTHER
@@ -67,7 +67,8 @@ _WEIGHTED = """
 # [data] weights = "ignore"
 """
 _TESTS = """[tests]
-item_fit = true               # infit, S-X2, observed curves: item_fit.csv, the page of each item"""
+# infit, outfit, a chi-square (S-X2 too where everybody answered everything), observed curves:
+item_fit = true               # item_fit.csv, and the page of each item"""
 _UNTESTED = """# [tests]
 # item_fit = true             # only of persons without weights"""
 #: Attempts are counted before, as no key of a pipeline says them.
@@ -248,9 +249,10 @@ class _Questions:
             missing = [*(self.given.get("missing") or []), *silent]
             self._perhaps["missing"] = missing, "those of them that mean not observed"
         if len(labels) > BINARY and "categories" not in self.sure:
-            of = {label: k for k, label in enumerate(labels)}
-            why = "of labels of categories: codes from 0, to be put in the order of the labels"
-            self._perhaps["recode"] = {**said, **of}, why
+            # their order is not known, and codes in another one run and are wrong without a word
+            undecided = dict.fromkeys(labels, UNDECIDED)
+            why = 'of labels of categories: put codes for "?", 0 for the lowest, then 1, 2, ...'
+            self._perhaps["recode"] = {**said, **undecided}, why
             self._perhaps["categories"] = len(labels), "with it"
             return
         if fractions := _fractions(codes):

@@ -16,6 +16,7 @@ from irt_dask.cli.common import (
     absolute,
     cluster_option,
     counted,
+    dichotomise_option,
     groups_of,
     item_table,
     items_option,
@@ -204,6 +205,7 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 @items_option
 @weights_option
 @nonresponse_options
+@dichotomise_option
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the plausible values.")
 @cluster_option()
 @json_option

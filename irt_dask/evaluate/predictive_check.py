@@ -70,13 +70,13 @@ def predictive_check(
     Returns
     -------
     Dataset over score, items and, with ``item_blocks``, block
-        ``score_count``: persons by number right.  ``score`` is the smallest number right of a
-        class; classes have ``attrs["score_width"]`` numbers, 1 up to 200 responses a person.
-        Persons without responses are left out.
+        ``score_count``: persons by score, of items of two categories the number right.  ``score``
+        is the smallest of a class; classes have ``attrs["score_width"]`` numbers, 1 up to 200
+        responses a person.  Persons without responses are left out.
         ``item_mean_score``: mean of the item's observed responses, of two categories the share
         right.  ``item_rest_correlation``: correlation, over the persons who answered the item, of
         the response with the sum of the person's other responses; NaN if all are equal.
-        ``item_n_responses``.
+        ``item_n_responses``; ``item_n_categories`` if some item has more than two.
         ``block_score_variance``: variance (over n - 1), among the persons who answered an item of
         the block at least, of the sum of their responses to the block's items.
         ``block_n_persons``, ``block_n_items``; blocks are in the order of their first items.
@@ -173,6 +173,8 @@ def predictive_check(
     predictive_sums.refuse_overflow(sums.lengths)
     data, coords, attrs = _of_scores(sums)
     data |= {"item_n_responses": sums.seen}
+    if responses.graded:
+        data["item_n_categories"] = np.array(responses.n_categories)
     data |= predictive_items.of_items(sums.seen, sums.of_items)
     if blocks.labels:
         coords["block"] = np.array(blocks.labels)

@@ -98,8 +98,8 @@ def ingest(
         and omitted and not reached, which the store keeps apart: they are read as missing, or as
         wrong where ``Responses.select(omitted="wrong")`` says so, for scores for example.
     key
-        The right option of every item, ``{item: option}`` or a CSV file with columns item and key,
-        for files of raw answers: that option is right, any other answer wrong; numbers are
+        The right option of every item, ``{item: option}`` or a CSV file with columns item and key
+        (or answer), for files of raw answers: that option is right, any other wrong; numbers are
         compared as numbers.  With partial credit ``{item: {option: score}}``, or a third column
         score and a row for each option that has one: other answers score 0, and the item has as
         many categories as the highest score, plus one, unless ``categories`` says more.

@@ -22,6 +22,7 @@ import pyarrow as pa
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
 from irt_dask.ingest import trials as attempts
+from irt_dask.ingest.columns import unlisted
 from irt_dask.ingest.columns.meanings import CODES
 from irt_dask.ingest.columns.recorder import NOT_KNOWN, Recorder
 from irt_dask.ingest.columns.rows import Rows
@@ -248,6 +249,7 @@ class _Tally:
         self._items: dict[str, int] = {}  # of rows of responses: how many
         self._hashes = np.zeros(0, np.uint64)
         self._groups: Counter[str] = Counter()
+        self._unlisted: unlisted.Unlisted = {}
 
     def add(self, rows: Rows, first: bool) -> None:
         """Count the rows of a piece."""
@@ -261,6 +263,7 @@ class _Tally:
                 line = found.source.first_line + rows.bad[0].line
             found.problem = str(found.source.error(bad.message, line))
         self._persons(rows.person)
+        unlisted.add(self._unlisted, rows.unlisted)
         assert rows.codes is not None
         found.n_observed += int((rows.codes >= 0).sum())
         if rows.item is None:
@@ -292,7 +295,8 @@ class _Tally:
     def finish(self, recorder: Recorder, stops: bool) -> None:
         """Draw the conclusions; bad rows count where they stop an ingest until they are mended."""
         found, n = self.found, self._hashes.size
-        found.notes += [f"{found.source.path}: {note}" for note in found.source.notes]
+        notes = [*found.source.notes, *filter(None, [unlisted.told(self._unlisted)])]
+        found.notes += [f"{found.source.path}: {note}" for note in notes]
         found.n_persons = n
         if n == _HASHES:
             found.n_persons = round((n - 1) / (float(self._hashes[-1]) / 2.0**64))

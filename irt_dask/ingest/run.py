@@ -13,6 +13,7 @@ import numpy as np
 
 from irt_dask.engine.tasks import Tasks, run_tasks
 from irt_dask.errors import DataWarning, InputError, Notice, listed
+from irt_dask.ingest.columns import unlisted
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.options import Options
 from irt_dask.ingest.sort import spill
@@ -85,6 +86,7 @@ class _Ingest:
         has = Attributes.of(self.tables)
         self.weighted, self.grouped, self.covariates = has[:3]
         self.labels = {name: set[str]() for name in has.labels}
+        self.unlisted: unlisted.Unlisted = {}
         self.stop_at_bad = options.on_error == "raise"
         self.merging = options.on_duplicate == MERGE
         self.partly = not self.stop_at_bad or options.on_duplicate in (SKIP, ASIDE)
@@ -120,12 +122,8 @@ class _Ingest:
         weights = [r.max_weight for r in runs if r.max_weight is not None]
         with self.tasks.shown("upload") as uploaded:
             return self.draft.commit(
-                part,
-                files | written.files,
-                item_id=item_id,
-                categories=written.categories,
-                collapsed=written.collapsed,
-                is_reversed=self.codes.reverse.takes,
+                part, files | written.files, item_id=item_id, categories=written.categories,
+                collapsed=written.collapsed, is_reversed=self.codes.reverse.takes,
                 max_weight=max(weights, default=None),
                 weight_kind=self.weight_kind,
                 covariates=self.covariates,
@@ -135,7 +133,7 @@ class _Ingest:
                 nonresponse=self.codes.nonresponse,
                 before=lambda: publish_quarantine(self.draft, aside),
                 uploaded=uploaded,
-            )
+            )  # fmt: skip
 
     # --- pieces -------------------------------------------------------------------------------
 
@@ -158,6 +156,7 @@ class _Ingest:
                     raise error
             line += piece.n_lines
             labels.add(self.labels, piece.labels)
+            unlisted.add(self.unlisted, piece.unlisted)
             yield piece, error
 
     def _scatter(self) -> tuple[str, ...]:
@@ -318,6 +317,8 @@ class _Ingest:
         return n == 0
 
     def _tell_of_files(self) -> None:
+        if (text := unlisted.told(self.unlisted)) is not None:
+            warnings.warn(f"{self.source.path}: {text}", DataWarning, stacklevel=5)
         for table in self.tables:
             for note in table.notes:
                 warnings.warn(f"{table.path}: {note}", Notice, stacklevel=5)
@@ -366,12 +367,9 @@ class _Ingest:
         return self.partly and self.old is not None and len(item_id) > self.old.n_items
 
     def _part(
-        self,
-        runs: list[Run],
-        item_id: tuple[str, ...],
-        kept: np.ndarray | None,
+        self, runs: list[Run], item_id: tuple[str, ...], kept: np.ndarray | None,
         merged: list[Compared],
-    ) -> tuple[Part, list[Stretch], Files]:
+    ) -> tuple[Part, list[Stretch], Files]:  # fmt: skip
         """Decide on layout and blocks; make the part's metadata."""
         counts = np.stack([r.persons_of_piece for r in runs])
         n, m = int(counts.sum()), len(item_id)

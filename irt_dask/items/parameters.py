@@ -252,11 +252,14 @@ def refuse_other_categories(
     differ = np.flatnonzero(found.n_categories != np.array(n_categories))
     if differ.size:
         j = differ[0]
+        two = ""
+        if (found.n_categories[differ] == 2).all():
+            two = "; or take them as right and wrong by responses.dichotomise(at=...)"
         raise InputError(
             f"{differ.size} item(s) have other categories in {what} than in the responses: "
             f"{item_id[j]} has {found.n_categories[j]} there and {n_categories[j]} here; declare "
             f"them by categories=, or trials= where they are k of n attempts, where the responses "
-            f"come from"
+            f"come from{two}"
         )
 
 

@@ -11,8 +11,8 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.items.parameters import item_set
 from irt_dask.report import plots
 from irt_dask.report.category_plots import MOST_PANELS
-from irt_dask.report.common import item_ids, short
-from irt_dask.report.figures import Image, inline, several
+from irt_dask.report.common import item_ids, several, short
+from irt_dask.report.figures import Image, inline
 
 #: Panels for items that are flagged, at most; half of the others are for those that tell most.
 _FLAGGED = MOST_PANELS // 3

@@ -43,6 +43,11 @@ def _floats(dataset: xr.Dataset, name: str) -> np.ndarray | None:
     return None
 
 
+def several(items: xr.Dataset) -> bool:
+    """Whether some item has more than two categories."""
+    return "item_n_categories" in items and bool((items["item_n_categories"] > 2).any())
+
+
 def optional(
     dataset: xr.Dataset | None, name: str, ids: Sequence[str] | None = None
 ) -> np.ndarray | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import xarray as xr
 
 from irt_dask.report import plots
-from irt_dask.report.common import item_ids, legend, optional, seconds
+from irt_dask.report.common import item_ids, legend, optional, seconds, several
 from irt_dask.report.posterior_plots import MOST_COMPARED, height_of
 from irt_dask.variables import SHARDS
 
@@ -52,11 +52,6 @@ def inline(ax: Axes, alt: str, caption: str) -> Image:
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     width = round(figure.get_size_inches()[0] * 96)
     return Image(f"data:image/png;base64,{data}", alt, caption, width)
-
-
-def several(items: xr.Dataset) -> bool:
-    """Whether some item has more than two categories."""
-    return "item_n_categories" in items and bool((items["item_n_categories"] > 2).any())
 
 
 def _has(dataset: xr.Dataset | None, *names: str) -> bool:
@@ -154,10 +149,11 @@ def check_image(check: xr.Dataset | None) -> Image | None:
         return None
     ax = plots.predictive(check)
     level, n = float(check.attrs["level"]), int(check.attrs["n_replicates"])
+    counted = "score" if several(check) else "number right"
     caption = (
-        f"Persons by number right: observed, and expected under {_simulated_from(check)}. In the "
-        f"band lie "
-        f"{100 * level:.0f}% of the counts of simulated data ({n} replicates), score by score."
+        f"Persons by {counted}: observed, and expected under {_simulated_from(check)}. In the "
+        f"band lie {100 * level:.0f}% of the counts of simulated data ({n} replicates), score by "
+        f"score."
     )
     return inline(ax, f"Observed and predicted scores. {ax.get_title()}.", caption)
 

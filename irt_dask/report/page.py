@@ -177,7 +177,7 @@ def _of_the_run(
 def _of_items(items: xr.Dataset, at: str) -> dict[str, Any]:
     """Pictures and tables that need the items alone; ``at`` says what their parameters are."""
     return {
-        "several": figures.several(items),
+        "several": common.several(items),
         "icc": figures.icc_image(items, at),
         "categories": category_figures.categories_image(items),
         "forest": figures.forest_image(items),

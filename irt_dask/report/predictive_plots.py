@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from irt_dask.report.common import COLOURS, INK, axes, item_ids, legend, required, short
+from irt_dask.report.common import (
+    COLOURS,
+    INK,
+    axes,
+    item_ids,
+    legend,
+    required,
+    several,
+    short,
+)
 from irt_dask.report.posterior_plots import height_of
 
 if TYPE_CHECKING:
@@ -59,7 +68,8 @@ def predictive(check: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     if "p_value" in check.attrs:
         p = float(check.attrs["p_value"])
         title += ": p undefined" if np.isnan(p) else f": p = {p:.3f}"
-    ax.set(xlabel="number right", ylabel="persons", title=title)
+    counted = "score" if several(check) else "number right"
+    ax.set(xlabel=counted, ylabel="persons", title=title)
     ax.grid(axis="y", color="#eceef0", lw=0.7)
     ax.set_axisbelow(True)
     legend(ax, handles, names)

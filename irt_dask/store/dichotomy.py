@@ -72,6 +72,16 @@ def dichotomise(responses: Responses, at: int | Mapping[str, int]) -> Responses:
     )
 
 
+def in_two(responses: Responses, asked: int | Mapping[str, int] | None) -> Responses:
+    """The responses as an option or a key ``dichotomise`` asks for them; these if it is None."""
+    if asked is None:
+        return responses
+    try:
+        return responses.dichotomise(asked)
+    except InputError as error:
+        raise InputError(f"dichotomise{str(error).removeprefix('at')}") from None
+
+
 def _least(responses: Responses, at: Any) -> list[int]:
     """The code from which on a response is right, of each item."""
     of = dict(zip(responses.item_id, responses.n_categories, strict=True))

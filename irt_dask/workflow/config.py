@@ -25,9 +25,11 @@ from irt_dask.workflow.sections import (
     CheckConfig,
     FitTestsConfig,
     JointConfig,
+    LowestRight,
     MarginalConfig,
     OnFileSystem,
     PrivateConfig,
+    Recode,
     Section,
     SpectralConfig,
 )
@@ -52,7 +54,6 @@ OF_A_SOURCE = (
     "null_categories", "persons", "layout", "on_error", "delimiter", "decimal", "encoding",
     "weight_kind",
 )  # fmt: skip
-_Code = Annotated[int, Field(strict=True, ge=0, lt=MOST)]
 Treatment = Literal["missing", "wrong"]
 _Count = Annotated[int, Field(strict=True, ge=BINARY, le=MOST)]
 
@@ -68,9 +69,7 @@ class DataConfig(Section):
     columns: dict[str, str | list[str]] | None = None
     exclude: str | list[str] = Field(default=[])
     missing: list[str | int] = Field(default=[])
-    recode: (
-        dict[str, Literal["right", "wrong", "missing", "omitted", "not reached"] | _Code] | None
-    ) = None
+    recode: Recode = None
     key: str | None = None
     categories: _Count | Literal["data"] | dict[str, _Count] | None = None
     reverse: str | list[str] = Field(default=[])
@@ -87,6 +86,8 @@ class DataConfig(Section):
     #: What the responses are that the data say were omitted, or not reached, in all stages.
     omitted: Treatment | None = None
     not_reached: Treatment | None = None
+    #: The lowest code that counts as right, of items of more than two categories or by item.
+    dichotomise: LowestRight | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

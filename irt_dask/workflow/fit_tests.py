@@ -70,6 +70,8 @@ def run_tests(
     weighted = responses.max_weight is not None
     if config.item_fit and not weighted:
         found["item_fit"] = item_fit(responses, fit, groups=config.groups, **common)
+        if "item_sx2" not in found["item_fit"]:
+            notes.append(f"item_fit: S-X2 was {found['item_fit'].attrs['s_x2']}")
         found["curves"] = item_curves(responses, fit, groups=config.groups, **common)
     if config.person_fit and not weighted:
         if responses.n_persons <= MOST_PERSONS:

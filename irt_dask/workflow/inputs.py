@@ -17,8 +17,9 @@ from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.population import design, regression
 from irt_dask.population.domains import read_domains
 from irt_dask.store import Responses, open_responses
+from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import checksum, lies_in, location
-from irt_dask.workflow.config import INPUT_FILES, RunConfig
+from irt_dask.workflow.config import INPUT_FILES, DataConfig, RunConfig
 
 #: Persons x items, or bytes of a file, below which a run starts no cluster unless it is asked to.
 _SMALL = 10**7
@@ -97,11 +98,23 @@ def check_input(config: RunConfig) -> None:
         read_bank(config.marginal.fixed_items)  # a mistake in it shows before the long stages
 
 
+def as_asked(
+    responses: Responses, of: DataConfig, omitted: str | None, not_reached: str | None
+) -> Responses:
+    """The responses of a store as the stages of a run take them."""
+    if omitted is not None or not_reached is not None:
+        responses = responses.select(omitted=omitted, not_reached=not_reached)
+    if of.weights == "ignore":
+        responses = responses.select(weights="ignore")
+    return in_two(responses, of.dichotomise)
+
+
 def refuse_other_categories(config: RunConfig, responses: Responses) -> None:
     """Stop at items of more than two categories where the model of all items is the 2PL."""
+    found = in_two(responses, config.data.dichotomise)
     if not config.is_marginal and config.bayes.model == "2pl":
         refuse_graded(
-            responses,
+            found,
             '[bayes] model = "2pl", the default,',
             'write [bayes] model = "graded" or "gpcm", or [calibrate] method = "marginal"',
         )

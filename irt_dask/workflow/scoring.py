@@ -19,11 +19,12 @@ from irt_dask.engine.executors import current_client
 from irt_dask.errors import InputError, IrtDaskWarning
 from irt_dask.score import score
 from irt_dask.store import open_responses
+from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import lies_in, local_path, location, placed
 from irt_dask.workflow import publishing
 from irt_dask.workflow.config import AbilitySection, read_toml
 from irt_dask.workflow.events import Events, read
-from irt_dask.workflow.sections import Section
+from irt_dask.workflow.sections import LowestRight, Section
 
 #: The section that tells such a file from that of a calibration.
 SECTION = "scoring"
@@ -40,6 +41,8 @@ class ScoringSection(AbilitySection):
     items: Literal["all", "bank"] = "all"
     #: "ignore": every person counts once, whatever weights the store has.
     weights: Literal["use", "ignore"] = "use"
+    #: The lowest code that counts as right, of items of more than two categories or by item.
+    dichotomise: LowestRight | None = None
     #: A population model that was kept, in place of ``prior``; and weighted sums of its domains.
     population: str | None = None
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
@@ -202,6 +205,7 @@ def _scored(config: ScoringConfig, client: Any, progress: Any) -> xr.Dataset:
         responses = responses.select(omitted=options.omitted, not_reached=options.not_reached)
     if options.weights == "ignore":
         responses = responses.select(weights="ignore")
+    responses = in_two(responses, options.dichotomise)
     linking = _links(options.linking)
     population, composites = None, options.composites
     if config.population is not None:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from irt_dask.curves import MODELS, ItemModel, model_named
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
+from irt_dask.ingest.columns.meanings import undecided
 from irt_dask.items.mixture import check_names, has_guessing, names_of
+from irt_dask.store.categories import MOST
 from irt_dask.store.places import is_url
 
 #: Chains of one shard with many items, which share the draws, and the fewest draws of each.
@@ -36,6 +45,21 @@ def _no_url(path: str) -> str:
 
 #: A path that cannot be a URL.
 OnFileSystem = Annotated[str, AfterValidator(_no_url)]
+
+
+def _codes_are_said(recode: Any) -> Any:
+    if isinstance(recode, dict) and (what := undecided(recode)) is not None:
+        raise ValueError(what)
+    return recode
+
+
+_Code = Annotated[int, Field(strict=True, ge=0, lt=MOST)]
+_Meaning = Literal["right", "wrong", "missing", "omitted", "not reached"] | _Code
+#: What codes and labels of responses mean.
+Recode = Annotated[dict[str, _Meaning] | None, BeforeValidator(_codes_are_said)]
+_LowestCode = Annotated[int, Field(strict=True, ge=1, lt=MOST)]
+#: The lowest code that counts as right: of all items of more than two categories, or by item.
+LowestRight = _LowestCode | dict[str, _LowestCode]
 
 
 class CalibrateConfig(Section):

@@ -38,6 +38,7 @@ from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
 from irt_dask.workflow.fit_tests import check_reference, run_tests, standardised, unpredictable
 from irt_dask.workflow.inputs import (
+    as_asked,
     bank_checksum,
     check_prior,
     looks,
@@ -73,10 +74,7 @@ class Context:
 
     def responses_as(self, omitted: str | None, not_reached: str | None) -> Responses:
         """The responses where those that were omitted, or not reached, are what is said."""
-        found = self.stored
-        if omitted is not None or not_reached is not None:
-            found = found.select(omitted=omitted, not_reached=not_reached)
-        return found.select(weights="ignore") if self.config.data.weights == "ignore" else found
+        return as_asked(self.stored, self.config.data, omitted, not_reached)
 
     @property
     def stored(self) -> Responses:

@@ -90,6 +90,29 @@ def test_from_simulation_to_scores(tmp_path):
     assert "Traceback" not in text
 
 
+def test_any_model_is_simulated(typed, tmp_path):
+    """With the bits of the function; models and categories by item from files and words."""
+    size = ("--persons", "40", "--items", "3")
+    (tmp_path / "m.csv").write_text("item,model\nitem1,3pl\nitem2,gpcm\nitem3,graded\n")
+    (tmp_path / "k.csv").write_text("item,categories\nitem2,3\nitem3,4\n")
+    models = {"item1": "3pl", "item2": "gpcm", "item3": "graded"}
+    for name, given, options in (
+        ("a", ("--model", "graded", "--categories", "4"), {"model": "graded", "categories": 4}),
+        ("b", ("--model", "m.csv", "--categories", "item2=3,item3=4"),
+         {"model": models, "categories": {"item2": 3, "item3": 4}}),
+        ("c", ("--model", "m.csv", "--categories", "k.csv"),
+         {"model": models, "categories": {"item2": 3, "item3": 4}}),
+    ):  # fmt: skip
+        typed("simulate", name, *size, *given, "--seed", "3", "--truth", f"{name}.json")
+        want, made = irt.simulate(40, 3, seed=3, **options), irt.open_responses(name)
+        assert made.n_categories == want.n_categories
+        np.testing.assert_array_equal(
+            made.read_block(0).data.values, want.read_block(0).data.values
+        )
+        truth = irt.read_items(f"{name}.json")
+        np.testing.assert_allclose(truth["item_difficulty"], want.truth["item_difficulty"])
+
+
 def test_calibrate_takes_sampling_units(typed):
     y = irt.simulate(500, 6, seed=1).read_block(0).data.values
     frame = pd.DataFrame(y, columns=[f"q{j}" for j in range(6)])
@@ -141,6 +164,46 @@ def test_calibrate_names_the_items_that_are_flagged(tmp_path, monkeypatch, capsy
     flags = pd.read_csv("bank.csv", index_col="item")["flag"]
     assert flags["q2"].startswith("all_right|")
     assert (flags.drop("q2") == "ok").all()
+
+
+def test_items_of_more_categories_are_taken_as_right_and_wrong(typed, tmp_path):
+    """The message that refuses them says how; what follows takes the option too."""
+    made = irt.simulate(300, 5, model="graded", categories=4, seed=2)
+    codes = made.read_block(0).data.values
+    frame = pd.DataFrame(codes, columns=list(made.item_id), index=[f"p{k}" for k in range(300)])
+    frame.rename_axis("person").to_csv(tmp_path / "f.csv")
+    typed("ingest", "f.csv", "s", "--categories", "4")
+    for command in (("calibrate", "--method", "joint"), ("bifactor", "--item-table", "t.csv")):
+        (tmp_path / "t.csv").write_text(f"item,block\n{made.item_id[0]},x\n{made.item_id[1]},x\n")
+        told = typed(command[0], "s", *command[1:], "--out", "no.csv", code=2).err
+        assert "leave them out of the store by 'irt-dask ingest --exclude', or count" in told
+        assert told.rstrip().endswith("their higher categories as right by --dichotomise AT")
+    (tmp_path / "p.toml").write_text('[data]\nstore = "s"\n')
+    told = typed("run", "p.toml", "--out", "r", code=2).err
+    assert "leave them out by exclude in [data], or count their higher categories as right" in told
+    assert told.rstrip().endswith("by dichotomise in [data]")
+    two = ("--dichotomise", "2")
+    typed("calibrate", "s", *two, "--method", "marginal", "--out", "b.csv", "--fit", "f.nc")
+    want = irt.fit_marginal(irt.open_responses("s").dichotomise(at=2))
+    got = irt.read_items("b.csv")
+    np.testing.assert_allclose(got["item_difficulty"], want["item_difficulty"])
+    told = typed("score", "s", "b.csv", "--out", "scores", code=2).err
+    assert told.rstrip().endswith("take them as right and wrong by --dichotomise AT")
+    typed("score", "s", "b.csv", *two, "--out", "scores")
+    each = ",".join(f"{i}=2" for i in made.item_id)
+    assert "n blocks kept    1" in typed("score", "s", "b.csv", "--dichotomise", each,
+                                         "--out", "scores").out  # fmt: skip
+    assert "items_that_do_not_fit" in typed("fit", "s", "f.nc", *two, "--json").out
+    typed("report", "f.nc", "--store", "s", "--scores", "scores", "--tests", *two,
+          "--out", "page.html")  # fmt: skip
+    for wrong, message in (
+        ("4", f"--dichotomise 4 for the item '{made.item_id[0]}', which has 4 categories"),
+        (f"{made.item_id[0]}=2", "--dichotomise does not name 4 item(s)"),
+        ("2,3", "--dichotomise '2,3': give a number, or ITEM=NUMBER"),
+        ("2,q=3", "--dichotomise '2,q=3': give one number, or ITEM=NUMBER of each item"),
+    ):
+        assert message in typed("score", "s", "b.csv", "--dichotomise", wrong, "--out", "scores",
+                                code=2).err  # fmt: skip
 
 
 @pytest.mark.parametrize("method", [pytest.param("bayes", marks=pytest.mark.slow), "joint"])
@@ -206,6 +269,15 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
         (["information", "bank.txt"], "must end in .csv or .json"),
         (["calibrate", "s", "--out", "bank.csv", "--method", "guess"], "'guess' is not one of"),
         (["simulate", "s", "--persons", "0", "--items", "4"], "whole number of at least 1"),
+        (
+            ["simulate", "s", "--persons", "9", "--items", "4", "--model", "5pl"],
+            "--model 5pl is not",
+        ),
+        (["simulate", "s", "--persons", "9", "--items", "4", "--categories", "3"], "--model 2pl"),
+        (
+            ["simulate", "s", "--persons", "9", "--items", "4", "--categories", "data"],
+            "of a file's",
+        ),
         (["report", "."], "is not a run directory"),
         (["docs", "cooking"], "there is no topic 'cooking'"),
         (["certs", "c", "--days", 0], "days = 0 must be from 1 to 3650"),

@@ -603,17 +603,38 @@ def test_words_for_right_and_wrong_are_offered_as_such(typed, tmp_path, right, w
     assert made.person_ids(0)[0] == "000"
 
 
-def test_labels_of_categories_are_offered_codes(typed, tmp_path):
-    labels = ["never", "often", "always"]
+def test_labels_of_categories_wait_for_codes(typed, tmp_path):
+    """Their order is not known: codes by how often they occur would run, and be wrong."""
+    labels = ["often", "never", "always"]
     wide("f.csv", {f"q{j}": labels * 2 for j in range(3)})
     typed("init", "f.csv")
     text = Path("pipeline.toml").read_text()
-    assert "# recode = { never = 0, often = 1, always = 2 }   # of labels" in text
+    assert '# recode = { often = "?", never = "?", always = "?" }   # of labels' in text
     assert "# categories = 3" in text
+    assert "a chi-square (S-X2 too where everybody answered everything)" in text
     changed = text.replace("# recode", "recode").replace("# categories", "categories")
     Path("pipeline.toml").write_text(changed)
+    told = typed("run", "pipeline.toml", code=2).err
+    assert "data.recode: 'often', 'never', 'always' still mean '?': say the code of each" in told
+    for label, code in (("never", 0), ("often", 1), ("always", 2)):
+        changed = changed.replace(f'{label} = "?"', f"{label} = {code}")
+    Path("pipeline.toml").write_text(changed)
     source, options = of_toml("pipeline.toml")
-    assert set(irt.ingest(source, "s", **options).n_categories) == {3}
+    made = irt.ingest(source, "s", **options)
+    assert set(made.n_categories) == {3}
+    assert made.to_xarray()["response"].values[:3, 0].tolist() == [1, 0, 2]
+    told = typed("ingest", "f.csv", "t", "--recode", "often=?", "--recode", "never=0", code=2).err
+    assert "recode: 'often' still means '?': say the code of each" in told
+
+
+def test_answers_that_a_key_of_scores_does_not_have_are_seen(typed, tmp_path):
+    wide("f.csv", {"q1": ["both", "bothh", "one"] * 2, "q2": ["A", "B", "C"] * 2})
+    Path("k.csv").write_text("item,answer,score\nq1,both,2\nq1,one,1\nq2,A,1\n")
+    options = ("--key", "k.csv", "--null-categories", "keep")
+    said = "f.csv: 2 answer(s) score 0 as the key does not have them: 'bothh' to the item 'q1' (2)"
+    assert typed("check", "f.csv", *options).out.count(said) == 1
+    assert f"# {said}" in (typed("init", "f.csv", *options), Path("pipeline.toml"))[1].read_text()
+    assert typed("ingest", "f.csv", "s", *options).err.count(f"warning: {said}") == 1
 
 
 def test_text_of_several_lines_is_no_code(typed, tmp_path):

@@ -120,6 +120,11 @@ def test_what_a_spreadsheet_writes(files, tmp_path):
     assert said.endswith("if the column is no item, --exclude Class")
     words += ["--column", "person=Name", "--exclude", "Class"]
     assert json.loads(typed(*words, "--json").stdout) == json.loads(plain.stdout)
+    key.set_axis(["Item", "Answer"], axis=1).to_csv(tmp_path / "k.csv", index=False)
+    assert json.loads(typed(*words, "--json").stdout) == json.loads(plain.stdout)
+    key.assign(answer="A").to_csv(tmp_path / "both.csv", index=False)
+    said = str(typed(words[0], tmp_path / "both.csv").exception)
+    assert "both.csv has the columns key and answer, which mean the same" in said
     key.set_axis(["Question", "Right"], axis=1).to_csv(tmp_path / "other.csv", index=False)
     said = str(typed(words[0], tmp_path / "other.csv").exception)
     assert "no column item, key; it has Question, Right: call the columns" in said

@@ -92,6 +92,8 @@ def small(kind):
 def test_all_statistics_by_hand(kind):
     y, r, bank, labels = small(kind)
     check = irt.predictive_check(r, bank, n_replicates=12, seed=4, item_blocks=labels)
+    counts = check.get("item_n_categories", np.full(r.n_items, 2))
+    np.testing.assert_array_equal(counts, r.n_categories)
     of_replicates = [by_hand(x, labels) for x in replicates_of(r, bank, 12, 4)]
     for name, observed in by_hand(y, labels).items():
         np.testing.assert_allclose(check[name], observed, rtol=1e-10, err_msg=name)

@@ -405,7 +405,7 @@ def test_an_item_that_is_called_as_a_glob(tmp_path: Path) -> None:
 # --- keys with partial credit ---------------------------------------------------------------------
 
 ANSWERS = "person,q1,q2\na,A,C\nb,B,D\nc,C,9\nd,NA,2.0\n"
-SCORES = {"q1": {"A": 2, "B": 1}, "q2": {"C": 3, "2": 1, "D": 2}}
+SCORES = {"q1": {"A": 2, "B": 1, "C": 0}, "q2": {"C": 3, "2": 1, "D": 2, "9": 0}}
 SCORED = [[2, 3], [1, 2], [0, 0], [-1, 1]]
 
 
@@ -434,7 +434,7 @@ def test_the_scores_of_a_key_are_held_to_what_is_declared(tmp_path: Path) -> Non
     assert r.n_categories == (5, 4)
     with pytest.raises(InputError, match="'C' to the item 'q2' has the score 3, and the item 'q2'"):
         ingest(file, "c", key=SCORES, categories=3)
-    assert ingest(file, "d", key={"q1": {"A": 2}, "q2": {"C": 1}},
+    assert ingest(file, "d", key={"q1": {"A": 2, "B": 0, "C": 0}, "q2": {"C": 1}},
                   categories="data", null_categories="keep").n_categories == (3, 2)  # fmt: skip
     assert ingest(file, "e", key={"q1": "A", "q2": {"C": 1}}).n_categories == (2, 2)
 
@@ -463,6 +463,34 @@ def test_keys_that_are_wrong(key: Any, message: str, tmp_path: Path) -> None:
         key = write(tmp_path / "key.csv", key)
     with pytest.raises(InputError, match=message):
         ingest(write(tmp_path / "f.csv", ANSWERS), key=key)
+
+
+@pytest.mark.parametrize("shape", ["wide", "long"])
+def test_answers_that_a_key_of_scores_does_not_have_are_told(shape: str, tmp_path: Path) -> None:
+    """Perhaps slips: they score 0, as those do whose score the key says, and nobody is told of."""
+    answers = {"q1": ["both", "bothh", "one", "bothh", "none"], "q2": ["A", "B", "C", "NA", "A"],
+               "q3": ["2", "3.0", "1", "3", "2.0"]}  # fmt: skip
+    table = pd.DataFrame(answers, index=pd.Index(list("abcde"), name="person"))
+    if shape == "long":
+        table = table.rename_axis("item", axis=1).stack().rename("response").reset_index()
+    table.to_csv(tmp_path / "f.csv", index=shape == "wide")
+    key: Any = {"q1": {"both": 2, "one": 1, "none": 0}, "q2": "A", "q3": {"2": 2, "1": 1}}
+    said = (
+        r"f\.csv: 4 answer\(s\) score 0 as the key does not have them: 'bothh' to the item 'q1' "
+        r"\(2\), '3' to the item 'q3' \(1\), '3.0' to the item 'q3' \(1\); if that is meant"
+    )
+    with pytest.warns(DataWarning, match=said):
+        r = ingest(tmp_path / "f.csv", key=key, null_categories="keep")
+    assert cells(r).tolist() == [[2, 1, 2], [0, 0, 0], [1, 0, 1], [0, -1, 0], [0, 1, 2]]
+    key["q1"]["bothh"], key["q3"]["3"] = 2, 0
+    ingest(tmp_path / "f.csv", "silent", key=key, null_categories="keep")
+
+
+def test_essays_of_a_key_of_scores_are_counted_together(tmp_path: Path) -> None:
+    rows = [f"p{k},{'A' if k < 9 else f'essay {k}'}\n" for k in range(99)]
+    file = write(tmp_path / "f.csv", "person,q1\n" + "".join(rows))
+    with pytest.warns(DataWarning, match=r"90 answer.*: other answers to the item 'q1' \(40\), "):
+        ingest(file, key={"q1": {"A": 2}}, null_categories="keep")
 
 
 @pytest.mark.parametrize("score", ["Score", "SCORE", "score"])
@@ -604,7 +632,7 @@ def test_reversed_codes_of_a_store_that_dropped_some(store: Path, tmp_path: Path
     with pytest.warns(DataWarning, match="names 1 item.*: 'q3';"):
         r = irt.append(more, store, reverse=["q3"])
     assert cells(r)[6:, 2].tolist() == [2, 1, 0]
-    key = {"q3": {"A": 4, "B": 2}}
+    key = {"q3": {"A": 4, "B": 2, "C": 0}}
     more = write(tmp_path / "more.csv", "person,q3\nj,A\nk,B\nl,C\n")
     assert cells(irt.append(more, store, key=key))[9:, 2].tolist() == [2, 1, 0]
 

@@ -715,12 +715,15 @@ def test_key_files_whose_columns_have_capitals(tmp_path: Path) -> None:
     both = write(tmp_path, "Item,item,key\nx,q1,A\ny,q2,B\n", "k3.csv")
     with pytest.warns(Notice, match="'Item' is not read"):
         assert codes_of(key=both) == want
+    assert codes_of(key=write(tmp_path, "item,Answer\nq1,A\nq2,B\n", "k4.csv")) == want
 
 
 @pytest.mark.parametrize(
     "text, part",
     [
         ("item,option\nq1,A\n", "no column 'key'"),
+        ("item,option\nq1,A\n", "the first line has to have item and key (or answer)"),
+        ("item,Key,answer\nq1,A,B\n", "the columns 'Key' and 'answer', which mean the same"),
         ("item,key\nq1,A\nq1,A\n", "line 3: the item 'q1' has a key already"),
         ("item,key\nq1,A\nq2,\n", "line 3: the key is empty"),
         ("item,key\nq1,A\nq2\n", "line 3: expected 2 fields"),

@@ -223,6 +223,20 @@ def test_page(tmp_path):
         assert said not in two
 
 
+@pytest.mark.parametrize(("items", "counted"), [([0, 3], "number right"), ([0, 1, 3], "score")])
+def test_scores_of_more_categories_are_not_numbers_right(items, counted, tmp_path, no_pictures):
+    """Nor is b of such an item where a right response is as likely as not."""
+    fit = fitted(truth())
+    fit = fit.isel(items=items, steps=[0] if len(items) == 2 else [0, 1])
+    check = irt.predictive_check(irt.simulate(50, items=fit), fit, n_replicates=10)
+    assert plots.predictive(check).get_xlabel() == counted
+    text = " ".join(page(tmp_path, fit, check=check).split())
+    assert f"Persons by {counted}: observed, and expected" in text
+    only = ", of items of two categories," * (counted == "score")
+    assert f"difficulty <i>b</i>{only} the ability at which the probability of a right" in text
+    assert ("<i>b</i> is the mean of the steps" in text) == (counted == "score")
+
+
 def test_page_shows_flagged_items_and_those_with_most_and_least_information():
     kinds = (3,) * 20
     fit = fitted(truth("gpcm", kinds))

@@ -138,6 +138,29 @@ def test_a_table_of_items_that_changes_during_a_run(tmp_path, monkeypatch):
         run(config, say=lambda _: None)
 
 
+def test_a_run_takes_items_of_more_categories_as_right_and_wrong(tmp_path):
+    mixed(tmp_path / "d.csv", 300)
+    data = {"source": str(tmp_path / "d.csv"), "categories": "data"}
+    sections = {"calibrate": {"method": "marginal"}, "marginal": {"model": "2pl"},
+                "tests": {"item_fit": True}}  # fmt: skip
+    whole = {"directory": str(tmp_path / "r"), "data": data | {"dichotomise": 2}, **sections}
+    config = RunConfig.model_validate(whole)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IrtDaskWarning)  # two slopes fall
+        run(config, say=lambda _: None)
+        stored = irt.open_responses(tmp_path / "r" / "responses")
+        want = irt.fit_marginal(stored.dichotomise(at=2))
+    assert max(stored.n_categories) == 3
+    with xr.open_dataset(tmp_path / "r" / "marginal.nc") as fit:
+        np.testing.assert_array_equal(fit["item_difficulty"], want["item_difficulty"])
+    other = RunConfig.model_validate(whole | {"data": data | {"dichotomise": {"q3": 1}}})
+    assert other.digest() != config.digest()
+    file = tmp_path / "two.toml"
+    file.write_text('[data]\nstore = "r/responses"\ndichotomise = 0\n')
+    with pytest.raises(InputError, match=r"data\.dichotomise"):
+        read_config(file)
+
+
 def test_what_is_not_used_does_not_change_what_runs_are_known_by():
     # Runs that were begun before [bayes] had a model can go on.
     content = RunConfig.model_validate({"data": {"builtin": "lsat"}}).computed()

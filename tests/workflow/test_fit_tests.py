@@ -85,6 +85,25 @@ def test_files_are_what_the_functions_return(finished):
     }  # fmt: skip
 
 
+def test_a_run_says_why_there_is_no_s_x2(folder):
+    """A person without an answer to one item; all others have answered everything."""
+    frame = pd.read_csv(folder / "d.csv", dtype=str)
+    frame.loc[3, "q5"] = ""
+    frame.to_csv(folder / "one_less.csv", index=False)
+    config = configured(folder, "s", {"item_fit": True})
+    config = config.model_copy(
+        update={"data": config.data.model_copy(update={"source": str(folder / "one_less.csv")})}
+    )
+    said = []
+    path = run(config, say=said.append)
+    told = "item_fit: S-X2 was not computed: 1 persons did not answer every item; the test of such"
+    assert sum(told in line for line in said) == 1
+    assert told in " ".join((path / "report.html").read_text(encoding="utf-8").split())
+    table = pd.read_csv(path / "item_fit.csv")
+    assert "chi2_p_value" in table
+    assert "sx2" not in table
+
+
 def test_the_page_names_the_item_and_the_statistics(finished):
     path, _ = finished
     text = (path / "report.html").read_text(encoding="utf-8")

@@ -42,7 +42,8 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
     result.attrs.__getitem__.return_value = "normal"
     directory.load.return_value = directory.find.return_value = result
     responses = MagicMock(n_persons=10**5, n_items=9, max_weight=None)
-    responses.select.return_value = MagicMock(n_persons=10**5, n_items=9, max_weight=None)
+    for view in (responses.select, responses.dichotomise):
+        view.return_value = MagicMock(n_persons=10**5, n_items=9, max_weight=None)
     for name in (*CALLED, *TESTS):
 
         def call(*args: Any, name: str = name, **options: Any) -> Any:
@@ -80,6 +81,7 @@ def changed(base: RunConfig, path: tuple[str, ...]) -> RunConfig:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@pytest.mark.filterwarnings("ignore:item_fit. S-X2 was:irt_dask.errors.Notice")
 @pytest.mark.parametrize(
     "base, sections",
     [

@@ -17,6 +17,8 @@ from irt_dask.ingest.columns.roles import AT, Roles
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.suspects import WORDS, words_of
 from irt_dask.ingest.columns.trimming import composed, filled, has, trimmed
+from irt_dask.ingest.columns.unlisted import Unlisted
+from irt_dask.ingest.columns.unlisted import add as add_unlisted
 from irt_dask.ingest.columns.values import Codes, Distinct
 from irt_dask.ingest.text.lines import fault
 from irt_dask.store.labels import numbers as label_numbers
@@ -50,6 +52,7 @@ class Decoder:
         self._faults: list[tuple[OfRow, OfRow, OfRow]] = []
         self._taken: dict[str, Any] = {}
         self._labels: dict[str, list[str]] = {}
+        self._unlisted: Unlisted = {}
 
     def table(self, roles: Roles, columns: dict[str, Any], codes: Codes | None) -> None:
         """Take all columns of a table, by the roles of their names."""
@@ -157,6 +160,7 @@ class Decoder:
         self._taken["codes"] = found = codes.decode(values, items, at)
         if item.null_count:  # rows that only make a person exist
             found[item.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        add_unlisted(self._unlisted, codes.unlisted(values, items, at, found))
 
         @cache
         def seen(number: int) -> set[str]:
@@ -183,7 +187,9 @@ class Decoder:
             some = range(first, min(first + together, len(names)))
             values = Distinct.of(_joined([columns(k) for k in some]))
             item = np.repeat(np.arange(len(some), dtype=np.int32), n)
-            found = codes.decode(values, [names[k] for k in some], item)
+            called = [names[k] for k in some]
+            found = codes.decode(values, called, item)
+            add_unlisted(self._unlisted, codes.unlisted(values, called, item, found))
             by_item[some.start : some.stop] = found.reshape(len(some), n)
         matrix = np.ascontiguousarray(by_item.T)
         self._taken["codes"] = matrix
@@ -259,7 +265,8 @@ class Decoder:
                 taken[role] = (
                     column[good] if isinstance(column, np.ndarray) else _kept(column, good)
                 )
-        return Rows(self.n_lines, self.lines, bad=self.bad[:most], labels=self._labels, **taken)
+        return Rows(self.n_lines, self.lines, bad=self.bad[:most], labels=self._labels,
+                    unlisted=self._unlisted, **taken)  # fmt: skip
 
     def _gather(self, texts: Texts, most: int | None) -> None:
         rows = np.flatnonzero(self._which)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.ingest.columns.numbers import alike, number_of, spellings
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 
@@ -30,6 +30,8 @@ _PLAIN = {word: ("right", other) for word, other in _OPPOSITES}
 _PLAIN |= {word: ("wrong", other) for other, word in _OPPOSITES}
 MISSING = -1
 UNKNOWN = -2
+#: What stands for the code of a label until somebody has said it.
+UNDECIDED = "?"
 
 
 def table_of(missing: Any, recode: Any, decimal: str | None, *, keyed: bool) -> dict[str, int]:
@@ -108,6 +110,8 @@ def recoded(recode: Any) -> dict[str, int]:
         raise InputError(
             f"recode must be a dict like {{'9': 'wrong'}}, not {type(recode).__name__}"
         )
+    if (what := undecided(recode)) is not None:
+        raise InputError(f"recode: {what}")
     codes: dict[str, int] = {}
     for given, meaning in recode.items():
         code = _meant(meaning)
@@ -123,6 +127,17 @@ def recoded(recode: Any) -> dict[str, int]:
                     f"{meaning_of(code)!r}"
                 )
     return codes
+
+
+def undecided(recode: Mapping[Any, Any]) -> str | None:
+    """Say for which labels somebody has still to say the code; None if for none."""
+    of = [str(label) for label, meaning in recode.items() if meaning == UNDECIDED]
+    if not of:
+        return None
+    return (
+        f"{listed(of)} still {'means' if len(of) == 1 else 'mean'} {UNDECIDED!r}: say the code of "
+        f"each, 0 for the lowest category, then 1, 2, ..., or a word such as 'missing'"
+    )
 
 
 def _meant(meaning: object) -> int | None:

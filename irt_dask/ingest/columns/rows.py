@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from irt_dask.ingest.columns.unlisted import Unlisted
+
 
 @dataclass(frozen=True)
 class Bad:
@@ -36,5 +38,6 @@ class Rows:
     covariates: np.ndarray | None = None  # float64 (n, covariates), NaN where empty
     #: Of the covariates that are labels, those that occur.
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unlisted: Unlisted = field(default_factory=dict)  # answers, those in bad rows too
     bad: Sequence[Bad] = ()  # ascending by line
     n_more: int = 0  # lines with which rows go on that began on earlier ones

@@ -25,6 +25,8 @@ from irt_dask.ingest.columns.meanings import (
 from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
 from irt_dask.ingest.columns.patterns import ItemFilter
 from irt_dask.ingest.columns.reasons import OTHER_CASE, dropped, reason, unlike
+from irt_dask.ingest.columns.unlisted import Unlisted, graded
+from irt_dask.ingest.columns.unlisted import add as add_unlisted
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 
 _NONE = -3  # an index that no value has
@@ -155,6 +157,27 @@ class Codes:
             codes = self._collapsed(codes, items, item)
         return codes
 
+    def unlisted(
+        self, values: Distinct, items: Sequence[str], item: np.ndarray, codes: np.ndarray
+    ) -> Unlisted:
+        """Count answers that score 0 as a key of partial credit does not have them.
+
+        ``codes`` are those of the values, as :meth:`decode` returned them.
+        """
+        found: Unlisted = {}
+        if not any(i in self._graded for i in items):
+            return found
+        answer = np.array([self.code(text) is None for text in values.stripped], dtype=bool)
+        mine = np.array([i in self._graded for i in items], dtype=bool)
+        rows = np.flatnonzero((codes == 0) & np.take(answer, values.index) & np.take(mine, item))
+        n = len(values.values)
+        pairs = item[rows].astype(np.int64) * n + values.index[rows]
+        for pair, count in zip(*np.unique(pairs, return_counts=True), strict=True):
+            of, text = items[pair // n], values.stripped[pair % n]
+            if all(self._answer(text) != option for option, _ in self._options[of]):
+                add_unlisted(found, {of: {text: int(count)}})
+        return found
+
     def _collapsed(self, codes: np.ndarray, items: Sequence[str], item: np.ndarray) -> np.ndarray:
         """Move codes down where the store has dropped categories; their own are UNKNOWN."""
         every = np.arange(MOST + len(NONRESPONSE), dtype=np.int8)
@@ -211,6 +234,10 @@ class Codes:
             return self.trials * exact if exact in (0, 1) else UNKNOWN
         k = round(share * self.trials) if 0.0 <= share <= 1.0 else UNKNOWN
         return k if abs(share * self.trials - k) <= _OF_SHARE else UNKNOWN
+
+    @cached_property
+    def _graded(self) -> frozenset[str]:
+        return graded(self.key or {})
 
     @cached_property
     def _options(self) -> dict[str, list[tuple[str | float, int]]]:

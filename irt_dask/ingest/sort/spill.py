@@ -20,6 +20,7 @@ import pyarrow as pa
 from irt_dask.errors import ClusterError
 from irt_dask.ingest.columns.rows import Bad, Rows
 from irt_dask.ingest.columns.suspects import Seen
+from irt_dask.ingest.columns.unlisted import Unlisted
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sort import row_grouping
 from irt_dask.ingest.sources.source import Source
@@ -76,6 +77,7 @@ class Scattered:
     unanswered: frozenset[str] = frozenset()  # those of them without a response here
     seen: Seen | None = None  # of a wide source
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of a table of persons
+    unlisted: Unlisted = field(default_factory=dict)
 
 
 def check_folder(folder: str) -> Path:
@@ -105,6 +107,7 @@ def scatter(
     return Scattered(
         rows.n_lines, len(rows.lines), len(bad), bad[0] if bad else None, items,
         unanswered=unanswered, seen=None if matrix is None else Seen.of(matrix), labels=rows.labels,
+        unlisted=rows.unlisted,
     )  # fmt: skip
 
 

@@ -18,12 +18,15 @@ from irt_dask.ingest.columns.limits import DATA
 from irt_dask.ingest.columns.meanings import texts_of
 from irt_dask.ingest.columns.numbers import number_of
 from irt_dask.ingest.columns.values import Key
-from irt_dask.ingest.sources.delimited import DELIMITERS, open_table, parse
+from irt_dask.ingest.sources.delimited import DELIMITERS, Table, open_table, parse
 from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.files import checked_path, kind_of
 from irt_dask.ingest.text.quotes import LINE_END
 from irt_dask.store.categories import MOST, check_count
 from irt_dask.variables import identifier
+
+#: What else the column with the right answers may be called.
+KEY_ALSO = {"key": "answer"}
 
 
 class _Row(NamedTuple):
@@ -95,9 +98,9 @@ def _score(item: object, score: Any) -> int:
 
 
 def _key_of_file(path: str | PathLike[str], dialect: Dialect) -> Key:
-    """Read a table with the columns item and key, and perhaps score."""
+    """Read a table with the columns item and key (or answer), and perhaps score."""
     scores: Key = {}
-    for item, values, error in _rows(path, ("item", "key"), ("score",), dialect):
+    for item, values, error in _rows(path, ("item", "key"), ("score",), dialect, KEY_ALSO):
         option, score = values["key"], values.get("score")
         if not option:
             raise error("the key is empty")
@@ -149,7 +152,7 @@ def read_categories(categories: Any, dialect: Dialect = UNSAID) -> Any:
 
 def _categories_of_file(path: str | PathLike[str], dialect: Dialect) -> dict[str, int]:
     found: dict[str, int] = {}
-    for item, values, error in _rows(path, ("item", "categories"), (), dialect):
+    for item, values, error in _rows(path, ("item", "categories"), (), dialect, {}):
         if item in found:
             raise error(f"the item {item!r} has a number of categories already")
         try:
@@ -168,22 +171,44 @@ def _whole(text: str, dialect: Dialect) -> int | str:
 # --- small tables ---------------------------------------------------------------------------------
 
 
+def _written(table: Table, needed: tuple[str, ...], also: Mapping[str, str]) -> dict[str, str]:
+    """Return by what a column is called here how the file writes it."""
+    error = table.text.error
+    written = {name.casefold(): name for name in reversed([*table.names])}
+    written |= {name: name for name in table.names}  # as it stands, before another case
+    for name, other in also.items():
+        if name in written and other in written:
+            both = f"{written[name]!r} and {written[other]!r}"
+            raise error(f"there are the columns {both}, which mean the same; leave one out", 1)
+        if other in written:
+            written[name] = written[other]
+    for name in needed:
+        if name not in written:
+            header = Header([*table.names], error, table.delimiter)
+            say = " and ".join(f"{n} (or {also[n]})" if n in also else n for n in needed)
+            shown = f"{header.shown()}; the first line has to have {say}"
+            raise error(f"there is no column {name!r}; {shown}", 1)
+    return written
+
+
 def _rows(
-    path: str | PathLike[str], needed: tuple[str, ...], more: tuple[str, ...], dialect: Dialect
-) -> list[_Row]:
+    path: str | PathLike[str], needed: tuple[str, ...], more: tuple[str, ...], dialect: Dialect,
+    also: Mapping[str, str],
+) -> list[_Row]:  # fmt: skip
     """Read a small table whole: its columns ``needed``, the item first, and ``more``.
 
-    ``more`` are found in any case; a Notice names columns that are not read.
+    All are found in any case, those in ``also`` under another name too; a Notice names columns
+    that are not read.
     """
     with tempfile.TemporaryDirectory(prefix="irt-dask-items-") as scratch:
         dialect = dialect.of_others()
         try:
-            return [*_parsed(path, Path(scratch), needed, more, dialect)]
+            return [*_parsed(path, Path(scratch), needed, more, dialect, also)]
         except _RunsOnError:
             again = Path(scratch) / "again"
             again.mkdir()
             dialect = replace(dialect, several_lines=True)
-            return [*_parsed(path, again, needed, more, dialect)]
+            return [*_parsed(path, again, needed, more, dialect, also)]
 
 
 class _RunsOnError(Exception):
@@ -192,20 +217,14 @@ class _RunsOnError(Exception):
 
 def _parsed(
     path: str | PathLike[str], scratch: Path, needed: tuple[str, ...], more: tuple[str, ...],
-    dialect: Dialect,
+    dialect: Dialect, also: Mapping[str, str],
 ) -> Iterator[_Row]:  # fmt: skip
     checked = checked_path(path)
     if kind_of(checked) not in DELIMITERS:
         raise InputError(f"{path}: must be a .csv, .tsv or .tab file")
     table = open_table(checked, scratch, dialect)
     error = table.text.error
-    written = {name.casefold(): name for name in reversed([*table.names])}
-    written |= {name: name for name in table.names}  # as it stands, before another case
-    for name in needed:
-        if name not in written:
-            header = Header([*table.names], error, table.delimiter)
-            shown = f"{header.shown()}; the first line has to have {' and '.join(needed)}"
-            raise error(f"there is no column {name!r}; {shown}", 1)
+    written = _written(table, needed, also)
     found = {name: written[name] for name in (*needed, *more) if name in written}
     names = [*found.values()]
     first = table.first_line
