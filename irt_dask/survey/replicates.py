@@ -215,6 +215,11 @@ class Replicates:
             return _order(self.weights.n)
         return self.weights.n * (2 if self.method == "jk2_both" else 1)
 
+    @property
+    def absolute(self) -> bool:
+        """Whether columns hold weights, and not factors of them or units that make them."""
+        return not (self.factors or isinstance(self.weights, (Zones, Units)))
+
     def scales(self, n: int) -> Floats:
         """c of each of n replicates, (n,)."""
         if self.scale is not None:

@@ -249,6 +249,19 @@ def test_the_shell_says_what_goes_together(file, options, message):
     assert message in str(done.exception)
 
 
+def test_the_shell_says_that_no_weight_was_given(tmp_path):
+    frame = schools()
+    number = frame["school"].factorize()[0] % 12
+    out = np.where(number[:, None] == np.arange(12), 0.0, 12 / 11)
+    weights = pd.DataFrame(frame[["w"]].to_numpy() * 50 * out, columns=[f"r{k}" for k in range(12)])
+    pd.concat([frame, weights], axis=1).to_csv(tmp_path / "persons.csv", index=False)
+    done = shell("tabulate", tmp_path / "persons.csv", "--values", "PV*", "--replicates", "r*",
+                 "--method", "jk1")  # fmt: skip
+    assert isinstance(done.exception, InputError)
+    assert "no weight was given" in str(done.exception)
+    assert "give --weight the column of the full sample's weight" in str(done.exception)
+
+
 def test_without_a_design_the_shell_points_to_units(file):
     done = shell("tabulate", file, "--values", "PV*")
     assert "--units COLUMN (schools)" in done.output
