@@ -17,7 +17,7 @@ from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.survey.linking import LINKING, with_links
 from irt_dask.survey.replicates import Replicates, matching
 from irt_dask.survey.statistics import Statistic, products, summands
-from irt_dask.survey.tables import Table, numbers
+from irt_dask.survey.tables import On, Source, Table, numbers
 from irt_dask.survey.units import Units
 
 if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
@@ -102,6 +102,15 @@ class Plan:
         of_units = isinstance(r.weights, Units)  # whose labels may be words
         needed = {k: batch[k] if of_units else numbers(batch, k, first_row) for k in r.columns}
         return np.concatenate([full[:, None], r.matrix(needed, full, first_row)], 1)
+
+
+def opened(
+    persons: Source, join: Source | None, on: On, by: str | Sequence[str],
+    replicates: Replicates | None,
+) -> Table:  # fmt: skip
+    """The table of persons, with which columns are labels."""
+    of_units = [] if replicates is None else replicates.labels
+    return Table(persons, join, on, [*([by] if isinstance(by, str) else by), *of_units])
 
 
 def planned(

@@ -17,12 +17,12 @@ from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_uni
 from irt_dask.survey.least_squares import solved
 from irt_dask.survey.linking import DRAWN, LINKING
 from irt_dask.survey.logistic import logistic
-from irt_dask.survey.plan import COLUMNS, Plan, planned
+from irt_dask.survey.plan import COLUMNS, Plan, opened, planned
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import R_SQUARED, Key, interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Source
 
 FAMILIES = ("linear", "logistic")
 
@@ -106,7 +106,7 @@ def regress(
     True
     """
     left, cut, right = _read(formula, family)
-    table = Table(persons, join, on)
+    table = opened(persons, join, on, by, replicates)
     predictors = Predictors(right, table)
     plan = planned(
         table, left, by=by, weight=weight, replicates=replicates, level=level,

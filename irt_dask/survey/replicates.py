@@ -205,6 +205,11 @@ class Replicates:
         return [w.zone, w.unit] if isinstance(w, Zones) else list(w)
 
     @property
+    def labels(self) -> list[str]:
+        """Columns of labels, from which weights are made."""
+        return self.columns if isinstance(self.weights, (Zones, Units)) else []
+
+    @property
     def n(self) -> int:
         """Number of replicates; of :meth:`resolved` ones."""
         if isinstance(self.weights, Units):

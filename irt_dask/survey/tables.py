@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pa_compute
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ PERSON_ID, GROUP = "person_id", "person_group"
 On: TypeAlias = str | tuple[str, str]
 #: Rows of a batch.
 _ROWS = 1 << 16
+#: What a cell of a CSV file says that is missing.
+_MISSING = pa_csv.ConvertOptions().null_values
 #: Whole numbers, as tables may write them.
 _WHOLE = r"-?[0-9]+(\.0*)?"
 
@@ -34,15 +37,21 @@ class Table:
     """Columns and batches of a source.
 
     A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs. Empty cells
-    are missing, and so are NA, NaN and null.
+    are missing, and so are NA, NaN and null; not in text of the columns `labels`, which may be
+    here or in the table that is joined: a country may be called NA, as Namibia is.
     """
 
-    def __init__(self, source: Source, join: Source | None = None, on: On = PERSON_ID) -> None:
+    def __init__(
+        self, source: Source, join: Source | None = None, on: On = PERSON_ID,
+        labels: Collection[str] = (),
+    ) -> None:  # fmt: skip
         self.source = source
         self._joined: Joined | None = None
+        self._labels = set(labels)
+        self._texts: set[str] = set()
         self._names = self._open(source)
         if join is not None:
-            self._joined = Joined(self, Table(join), on)
+            self._joined = Joined(self, Table(join, labels=labels), on)
 
     def _open(self, source: Source) -> list[str]:
         self._dataset: pa_dataset.Dataset | None = None
@@ -51,6 +60,10 @@ class Table:
         else:
             self._dataset = _opened(Path(fspath(source)))
             names = list(self._dataset.schema.names)
+            # of nothing but NA no type is told
+            for field in self._dataset.schema:
+                if field.name in self._labels and pa.types.is_null(field.type):
+                    self.as_text(field.name)
         if twice := repeated(names):
             raise InputError(f"the table has the column {twice[0]!r} twice")
         return names
@@ -91,7 +104,9 @@ class Table:
     def as_text(self, name: str) -> None:
         """Read this column of a CSV file as it is written: 007 is not 7."""
         if self._dataset is not None and not isinstance(self.source, pd.DataFrame):
-            self._dataset = _opened(Path(fspath(self.source)), name)
+            self._labels.add(name)
+            self._texts.add(name)
+            self._dataset = _opened(Path(fspath(self.source)), self._texts)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source.
@@ -118,9 +133,23 @@ class Table:
                 columns=wanted, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1
             ):
                 if batch.num_rows:
-                    yield batch.to_pandas()
+                    yield self._missing(batch).to_pandas()
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.source}: {error}") from error
+
+    def _missing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Text of a CSV file, which is read as it is, without what says that a cell is missing."""
+        assert self._dataset is not None
+        if not isinstance(self._dataset.format, pa_dataset.CsvFileFormat):
+            return batch
+        columns = []
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+                words = [""] if field.name in self._labels else _MISSING
+                nothing = pa_compute.is_in(column, value_set=pa.array(words).cast(field.type))
+                column = pa_compute.if_else(nothing, pa.scalar(None, field.type), column)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 class Joined:
@@ -202,7 +231,7 @@ def _keys(column: pd.Series, table: str, first_row: int) -> pd.Index:
     return pd.Index(keys)
 
 
-def _opened(path: Path, as_text: str | None = None) -> pa_dataset.Dataset:
+def _opened(path: Path, as_text: Collection[str] = ()) -> pa_dataset.Dataset:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
     name = path.name.lower()
@@ -218,8 +247,9 @@ def _opened(path: Path, as_text: str | None = None) -> pa_dataset.Dataset:
         parse = pa_csv.ParseOptions(delimiter="\t" if ".tsv" in name else ",")
         # types from a first look at 16 MiB: a column of whole numbers may have a fraction later
         read = pa_csv.ReadOptions(block_size=1 << 24)
-        texts = {} if as_text is None else {as_text: pa.string()}
-        convert = pa_csv.ConvertOptions(strings_can_be_null=True, column_types=texts)
+        # whether NA is a word depends on the column: Table._missing
+        texts = dict.fromkeys(as_text, pa.string())
+        convert = pa_csv.ConvertOptions(strings_can_be_null=False, column_types=texts)
         return pa_dataset.dataset(
             str(path),
             format=pa_dataset.CsvFileFormat(

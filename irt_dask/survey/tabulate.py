@@ -15,7 +15,7 @@ from irt_dask.errors import listed
 from irt_dask.survey.combine import unless_one_unit
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
 from irt_dask.survey.linking import DRAWN, LINKING
-from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
+from irt_dask.survey.plan import COLUMNS, Plan, Values, opened, planned
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import Found, Key, rows_of, sorted_groups, warn_of
 from irt_dask.survey.statistics import (
@@ -26,7 +26,7 @@ from irt_dask.survey.statistics import (
     statistics_of,
 )
 from irt_dask.survey.sums import Gathered, Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Source
 
 
 def tabulate(
@@ -140,7 +140,7 @@ def tabulate(
     >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
     ['f', 'm', 'm minus f']
     """
-    table = Table(persons, join, on)
+    table = opened(persons, join, on, by, replicates)
     plan = planned(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),

@@ -245,6 +245,48 @@ def test_files_give_the_tables_of_frames(tmp_path, form):
     )
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv", "csv.gz"])
+def test_a_group_may_be_called_na(tmp_path, form):
+    # Persons of Namibia were lost in CSV files, those of other files kept.
+    frame = simulated().assign(id=np.arange(600), v=1.0)
+    frame["CNT"] = np.resize(["NA", "AUT", "nan", "JPN"], 600)
+    frame["school"] = np.resize(["NA", "b", "c", "d", "e", "f"], 600)
+    frame["all"] = "NA"
+    frame.loc[:9, "CNT"] = None
+    texts = frame.astype({"PV1": str, "PV2": str, "v": str})
+    texts.loc[20:22, ["PV1", "PV2", "v"]] = "NA"  # numbers that are missing
+    frame.loc[20:22, ["PV1", "PV2", "v"]] = np.nan
+    path, sep = tmp_path / f"persons.{form}", "\t" if form == "tsv" else ","
+    texts.to_csv(path, index=False, sep=sep)
+    design = irt.Replicates.from_units("school", weight="w")
+    options = {"values": ["PV1", "PV2"], "by": "CNT", "replicates": design, "gaps": "CNT"}
+    with pytest.warns(DataWarning, match="10 persons without 'CNT' are in no group"):
+        table = irt.tabulate(path, **options)
+    assert table["CNT"].unique().tolist()[:4] == ["AUT", "JPN", "NA", "nan"]
+    with pytest.warns(DataWarning, match="10 persons without 'CNT'"):
+        pd.testing.assert_frame_equal(table, irt.tabulate(frame, **options))
+    assert irt.tabulate(path, "v", by="all", statistics="mean")["all"].tolist() == ["NA"]
+    with pytest.warns(DataWarning, match="10 persons without 'CNT'"):
+        found = irt.regress(path, "PV1 ~ sex", by="CNT", replicates=design)
+    assert "NA" in found["CNT"].tolist()
+    scores = frame[["id", "v"]].astype({"id": str})
+    keyed = texts.drop(columns="v").astype({"id": str})
+    scores.loc[7, "id"] = keyed.loc[7, "id"] = "NA"
+    keyed.to_csv(path, index=False, sep=sep)
+    with pytest.warns(DataWarning, match="10 persons without 'CNT'"):
+        joined = irt.tabulate(scores, "v", by="CNT", join=path, on="id", statistics="mean")
+    assert joined["CNT"].tolist() == ["AUT", "JPN", "NA", "nan"]
+
+
+def test_text_that_is_no_label_is_missing_where_a_file_says_na(tmp_path):
+    frame = simulated()
+    frame["grade"] = np.resize(["a", "b", "NA"], 600)
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+    with pytest.warns(DataWarning, match="200 persons lack a predictor"):
+        table = irt.regress(tmp_path / "persons.csv", "PV1 ~ grade")
+    assert "grade[T.b]" in table["term"].tolist()
+
+
 def test_labels_are_whole_numbers_where_others_are_missing():
     frame = simulated()
     frame["grade"] = (frame.index % 3 + 7).astype(float)
