@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +45,17 @@ _OPTIONS = (
                  "replicate weights are made that leave out one at a time."),
     click.option("--strata", metavar="COLUMN", help="With --units: the strata that they were "
                  "drawn within."),
-    click.option("--method", help="With --replicates: brr, fay, jk1, jk2 or jk2_both. Of --units "
-                 "it is jk1, and jkn with --strata."),
+    click.option("--zone", metavar="COLUMN", help="Zones, pairs of sampling units, from which "
+                 "replicate weights are made; with --unit and --method."),
+    click.option("--unit", metavar="COLUMN", help="With --zone: which of its two units a person "
+                 "is of."),
+    click.option("--method", help="With --replicates: brr, fay, jk1, jkn, jk2 or jk2_both; with "
+                 "--zone: brr, fay, jk2 or jk2_both. Of --units it is jk1, and jkn with "
+                 "--strata."),
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
+    click.option("--scale", metavar="C[,C...]", help="With --replicates: what squares of a "
+                 "replicate's deviation are multiplied with, one number or one a replicate; "
+                 "--method jkn needs it."),
     _level,
     _out,
     _report,
@@ -63,16 +72,14 @@ def _of_tables(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _made(
-    function: str, file: str, what: Any, *, preset: str | None, replicates: tuple[str, ...],
-    units: str | None, strata: str | None, method: str | None, fay: float | None,
-    join: str | None, on: str, out: str | None, report: str | None, as_json: bool, quiet: bool,
-    **options: Any,
+    function: str, file: str, what: Any, *, join: str | None, on: str, out: str | None,
+    report: str | None, as_json: bool, quiet: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Make a table by a function of irt_dask, show it and write it."""
     import irt_dask as irt
 
     path, page = new_csv(out), _new_page(report)
-    design = _design(preset, replicates, units, strata, method, fay)
+    design = _design(options)
     first, sep, second = on.partition("=")
     with warned(quiet):
         table: pd.DataFrame = getattr(irt, function)(
@@ -82,41 +89,32 @@ def _made(
     _show(table, path, page, Path(file).name, as_json)
     if design is None and not as_json:
         click.echo(
-            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools), "
-            "or replicate\nweights, --replicates and --method or --preset (in Python "
-            "irt_dask.Replicates.from_zones\nmakes them of pairs of units)"
+            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools) or"
+            "\n--zone, --unit and --method (pairs of them), or replicate weights, --replicates and"
+            "\n--method or --preset"
         )
 
 
-def _design(
-    preset: str | None, replicates: tuple[str, ...], units: str | None, strata: str | None,
-    method: str | None, fay: float | None,
-) -> Replicates | None:  # fmt: skip
-    """The replicate weights, or what makes them; None: there are none."""
-    import irt_dask as irt
+def _design(options: dict[str, Any]) -> Replicates | None:
+    """The replicate weights that options name, which are taken from among them."""
+    from irt_dask.survey.designs import Design
 
-    if preset and (replicates or units or strata or method or fay is not None):
+    said = {field.name: options.pop(field.name) for field in fields(Design)}
+    said["scale"] = _factors(said["scale"])
+    return Design(**said).replicate_weights(lambda name: f"--{name}")
+
+
+def _factors(text: str | None) -> float | list[float] | None:
+    """What --scale says: a number for all replicates, or one for each."""
+    if text is None:
+        return None
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
         raise InputError(
-            "--preset says all of --replicates, --units, --strata, --method and --fay: give one or "
-            "the other"
-        )
-    if strata and not units:
-        raise InputError("--strata are those of --units, which there are none")
-    if units:
-        if replicates or fay is not None:
-            raise InputError("--units makes replicate weights: leave out --replicates and --fay")
-        own = "jk1" if strata is None else "jkn"
-        if method not in (None, own):
-            raise InputError(
-                f"--method {method}: of --units it is jk1, and with --strata jkn, as follows "
-                f"without --method"
-            )
-        return irt.Replicates.from_units(units, strata)
-    if bool(replicates) != bool(method):
-        raise InputError("--replicates and --method belong together")
-    if preset:
-        return irt.Replicates.preset(preset)
-    return irt.Replicates(method, list(replicates), fay=fay) if method else None
+            f"--scale {text!r}: give a number, or one a replicate with commas between them"
+        ) from None
+    return found if len(found) > 1 else found[0]
 
 
 def _new_page(path: str | None) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,9 @@ from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.survey.linking import LINKING, with_links
-from irt_dask.survey.replicates import Replicates, matching
+from irt_dask.survey.replicates import Replicates, counted, label_columns, matching
 from irt_dask.survey.statistics import Statistic, products, summands
 from irt_dask.survey.tables import On, Source, Table, numbers
-from irt_dask.survey.units import Units
 
 if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
     from irt_dask.survey.predictors import Predictors
@@ -99,8 +98,8 @@ class Plan:
         if self.replicates is None:
             return full[:, None]
         r = self.replicates
-        of_units = isinstance(r.weights, Units)  # whose labels may be words
-        needed = {k: batch[k] if of_units else numbers(batch, k, first_row) for k in r.columns}
+        words = label_columns(r)
+        needed = {k: batch[k] if words else numbers(batch, k, first_row) for k in r.columns}
         return np.concatenate([full[:, None], r.matrix(needed, full, first_row)], 1)
 
 
@@ -109,7 +108,7 @@ def opened(
     replicates: Replicates | None,
 ) -> Table:  # fmt: skip
     """The table of persons, with which columns are labels."""
-    of_units = [] if replicates is None else replicates.labels
+    of_units = [] if replicates is None else label_columns(replicates)
     return Table(persons, join, on, [*([by] if isinstance(by, str) else by), *of_units])
 
 
@@ -131,9 +130,8 @@ def planned(
     if replicates is not None:
         weight = weight or replicates.weight
         replicates = replicates.resolved(table.columns)
-        if isinstance(replicates.weights, Units):
-            units = replicates.weights.counted(table.batches(replicates.columns))
-            replicates = replace(replicates, weights=units)
+        if labels := label_columns(replicates):
+            replicates = counted(replicates, table.batches(labels))
     if weight is not None:
         matching(weight, table.columns)
     elif kind := table.lacking_weights:

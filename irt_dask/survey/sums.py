@@ -13,6 +13,7 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.errors import InputError, TooLargeError
 from irt_dask.survey.plan import Plan
+from irt_dask.survey.replicates import holds_weights
 from irt_dask.survey.statistics import cross_products
 from irt_dask.survey.tables import Table, numbers, whole
 
@@ -122,7 +123,7 @@ class _Spread:
         self._scales = None if r is None else r.scales(r.n)
         self._sum, self._n = 0.0, 0
         #: Whether the columns are weights of which the full sample's was not named.
-        self._alone = r is not None and plan.weight is None and r.absolute
+        self._alone = r is not None and plan.weight is None and holds_weights(r)
         self._far, self._total = 0, 0.0
         #: Persons with a weight who have none in any replicate.
         self.nowhere = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,35 +65,24 @@ class TableSection(Section):
     #: Column of sampling units, and of the strata that they were drawn within.
     units: str | None = None
     strata: str | None = None
-    method: Literal["brr", "fay", "jk1", "jk2", "jk2_both"] | None = None
+    #: Columns of pairs of sampling units and of the two units in each.
+    zone: str | None = None
+    unit: str | None = None
+    method: Literal["brr", "fay", "jk1", "jkn", "jk2", "jk2_both"] | None = None
     fay: float | None = None
+    scale: float | list[float] | None = None
 
     @model_validator(mode="after")
     def _one_design(self) -> TableSection:
-        of_weights = self.replicates or self.method or self.fay is not None
-        if self.preset and of_weights:
-            raise ValueError("preset says all of replicates, method and fay: give one or the other")
-        if self.units and (self.preset or of_weights):
-            raise ValueError(
-                "units makes replicate weights: leave out preset, replicates, method and fay"
-            )
-        if self.strata and not self.units:
-            raise ValueError("strata are those of units, which there are none")
-        if bool(self.replicates) != bool(self.method):
-            raise ValueError("replicates and method belong together")
+        self.design()
         return self
 
     def design(self) -> Replicates | None:
         """The replicate weights."""
-        from irt_dask.survey.replicates import Replicates
+        from irt_dask.survey.designs import Design
 
-        if self.preset:
-            return Replicates.preset(self.preset)
-        if self.units:
-            return Replicates.from_units(self.units, self.strata)
-        if self.method:
-            return Replicates(self.method, self.replicates, fay=self.fay)
-        return None
+        said = {of.name: getattr(self, of.name) for of in fields(Design)}
+        return Design(**said).replicate_weights(str)
 
 
 def fitted(

@@ -180,11 +180,33 @@ def test_sampling_units_of_a_table_are_columns_of_its_persons() -> None:
     assert both == irt.Replicates.from_units("school", "region")
     for more, message in (
         ({"method": "jk1", "replicates": ["w*"]}, "units makes replicate weights"),
-        ({"preset": "pisa"}, "units makes replicate weights"),
+        ({"preset": "pisa"}, "preset says all of their design: leave out units"),
+        ({"zone": "zone"}, "leave out zone"),
         ({"units": None, "strata": "region"}, "strata are those of units"),
     ):
         with pytest.raises(ValueError, match=message):
             TableSection(**told | more)
+
+
+def test_pairs_of_units_and_scales_are_keys_of_a_table() -> None:
+    told = {"out": "t.csv", "values": {"all": "pv*"}}
+    zones = {"zone": "block", "unit": "school"}
+    assert TableSection(**told, **zones, method="fay", fay=0.3).design() == (
+        irt.Replicates.from_zones("fay", "block", "school", fay=0.3)
+    )
+    of = {"replicates": ["w*"], "method": "jkn"}
+    for scale in (0.5, [0.5, 0.75]):
+        assert TableSection(**told, **of, scale=scale).design() == (
+            irt.Replicates("jkn", ["w*"], scale=scale)
+        )
+    for more, message in (
+        (zones, "zone, unit and method"), (of, "needs scale="),
+        ({**zones, "method": "jk1"}, "'jk1' is not made from zones"),
+        ({**zones, "method": "jk2", "scale": 1.0}, "leave out scale"),
+        ({"fay": 0.5}, "fay and scale are of a method"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            TableSection(**told, **more)
 
 
 def test_links_are_drawn_into_the_values_of_a_file_and_of_a_command(
