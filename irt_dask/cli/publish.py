@@ -11,7 +11,7 @@ import click
 import pandas as pd
 
 from irt_dask.cli.common import json_option, quiet_option, rows, show, warned
-from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.results import new_table, records, write_table
 from irt_dask.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ _MOST = 60
 _file = click.argument("file", type=click.Path())
 _level = click.option("--level", type=float, default=0.95, show_default=True,
                       help="Level of intervals.")  # fmt: skip
-_out = click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows.")
+_out = click.option("--out", type=click.Path(), metavar="TABLE.csv",
+                    help="Write all rows, as CSV or as TABLE.parquet.")  # fmt: skip
 _report = click.option("--report", type=click.Path(), metavar="PAGE.html",
                        help="Write a page with all rows and pictures of groups.")  # fmt: skip
 _OPTIONS = (
@@ -78,7 +79,7 @@ def _made(
     """Make a table by a function of irt_dask, show it and write it."""
     import irt_dask as irt
 
-    path, page = new_csv(out), _new_page(report)
+    path, page = new_table(out, file, join), _new_page(report)
     design = _design(options)
     first, sep, second = on.partition("=")
     with warned(quiet):
@@ -129,7 +130,7 @@ def _show(
     table: pd.DataFrame, path: Path | None, page: Path | None, title: str, as_json: bool
 ) -> None:  # fmt: skip
     """Write a table and its page, and show it."""
-    write_csv(table, path)
+    write_table(table, path)
     if page is not None:
         from irt_dask.report.published import write_tables
 
@@ -211,13 +212,13 @@ def trend(
 ) -> None:  # fmt: skip
     """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
 
-    EARLIER and LATER are CSV files that 'irt-dask tabulate --out' wrote. The linking error enters
+    EARLIER and LATER are files that 'irt-dask tabulate --out' wrote. The linking error enters
     the errors of means and percentiles once; it must be said, with 0 if the values hold it already
     or there is none.
     """
     import irt_dask as irt
 
-    path, page = new_csv(out), _new_page(report)
+    path, page = new_table(out, earlier, later), _new_page(report)
     with warned(quiet):
         table = irt.trend(
             earlier, later, linking_error=_linking(linking_error), scale=_scale(scale), level=level

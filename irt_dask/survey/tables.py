@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from os import PathLike, fspath
@@ -17,7 +18,7 @@ import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.store.documents import from_cell, from_json
+from irt_dask.store.documents import from_cell, from_json, to_csv
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
@@ -274,12 +275,26 @@ def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float6
         ) from None
 
 
+def as_file(frame: pd.DataFrame, path: Path) -> bytes:
+    """A table as a file of this name holds it, CSV or Parquet."""
+    if path.suffix != ".parquet":
+        return to_csv(frame).encode()
+    # a column that compares numbers (1, 2, "2 minus 1") has a type in pandas alone
+    mixed = [name for name in frame if frame[name].dtype.kind == "O"
+             and frame[name].map(type).nunique() > 1]  # fmt: skip
+    out = io.BytesIO()
+    frame.astype(dict.fromkeys(mixed, str)).to_parquet(out, engine="pyarrow", index=False)
+    return out.getvalue()
+
+
 def written(path: str | PathLike[str]) -> pd.DataFrame:
-    """A table that was written as a CSV file (``irt-dask tabulate --out``)."""
+    """A table that was written as a CSV or Parquet file (``irt-dask tabulate --out``)."""
     file = Path(fspath(path))
     if not file.is_file():
         raise InputError(f"{file}: there is no such file")
     try:
+        if file.suffix == ".parquet":
+            return pd.read_parquet(file)
         # nothing but an empty cell is missing: a group may be called NA, as Namibia is
         frame = pd.read_csv(file, keep_default_na=False, na_values=[""])
     except (ValueError, pd.errors.ParserError) as error:

@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 from irt_dask.banks.saved import check_new_result, write_result
 from irt_dask.errors import InputError
 from irt_dask.store import Responses
-from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 from irt_dask.workflow.sections import Section
@@ -112,8 +111,10 @@ def check_tables(tables: list[TableSection], page: str | None = None) -> None:
         new_page(page)
     for table in tables:
         path = local_path(table.out, "a table")
-        if path.suffix != ".csv":
-            raise InputError(f"tables: out = {table.out!r}: the file name must end in .csv")
+        if path.suffix not in (".csv", ".parquet"):
+            raise InputError(
+                f"tables: out = {table.out!r}: the file name must end in .csv or .parquet"
+            )
         if not path.absolute().parent.is_dir():
             raise InputError(f"tables: there is no folder {path.absolute().parent}")
         if table.persons is not None and not Path(table.persons).exists():
@@ -126,6 +127,7 @@ def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
     made: list[pd.DataFrame] = []
     if not tables:
         return made
+    from irt_dask.survey.tables import as_file
     from irt_dask.survey.tabulate import tabulate
 
     for table in tables:
@@ -134,7 +136,8 @@ def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
             weight=table.weight, replicates=table.design(), join=table.persons,
             on=("person_id", table.on),
         )  # fmt: skip
-        write_atomically(local_path(table.out, "a table").absolute(), to_csv(found).encode())
+        path = local_path(table.out, "a table").absolute()
+        write_atomically(path, as_file(found, path))
         made.append(found)
     return made
 

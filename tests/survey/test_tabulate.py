@@ -430,6 +430,50 @@ def test_one_command_from_a_public_file_to_a_table(tmp_path):
     assert "--preset says all" in str(again.exception or again.output)
 
 
+def test_tables_are_written_as_parquet_files_too(tmp_path):
+    frame = simulated()
+    frame.to_parquet(tmp_path / "persons.parquet")
+    for name, by in (("country", "country"), ("sex", "sex")):  # numbers, "2 minus 1"; words
+        tables = []
+        for end in ("csv", "parquet"):
+            words = ["--by", by, "--gaps", name, "--weight", "w", "--zone", "zone", "--unit",
+                     "unit", "--method", "jk2", "--out", str(tmp_path / f"t.{end}")]  # fmt: skip
+            done = CliRunner().invoke(
+                cli, ["tabulate", str(tmp_path / "persons.parquet"), "--values", "PV*", *words]
+            )
+            assert done.exit_code == 0, done.output
+            tables.append(str(tmp_path / f"t.{end}"))
+        design = irt.Replicates.from_zones("jk2", "zone", "unit", weight="w")
+        wanted = irt.tabulate(frame, {"PV*": "PV*"}, by=by, gaps=name, replicates=design)
+        found = pd.read_parquet(tables[1])
+        pd.testing.assert_frame_equal(found, wanted.astype({name: str}), check_exact=True)
+        for end in ("csv", "parquet"):
+            done = CliRunner().invoke(cli, ["trend", *tables, "--linking-error", "0", "--out",
+                                            str(tmp_path / f"change.{end}")])  # fmt: skip
+            assert done.exit_code == 0, done.output
+        change = pd.read_parquet(tmp_path / "change.parquet")
+        assert change.shape == pd.read_csv(tmp_path / "change.csv").shape
+        assert np.allclose(change["estimate"], 0.0)
+    done = CliRunner().invoke(cli, ["regress", str(tmp_path / "persons.parquet"), "PV* ~ sex",
+                                    "--out", str(tmp_path / "r.parquet")])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert pd.read_parquet(tmp_path / "r.parquet")["term"][1] == "sex[T.m]"
+
+
+@pytest.mark.parametrize("command", ["tabulate", "regress", "trend"])
+def test_a_file_that_is_read_is_not_written_over(tmp_path, command):
+    (path := tmp_path / "persons.parquet").write_bytes(b"1")
+    (tmp_path / "b.csv").write_text("x")
+    words = {
+        "tabulate": [path, "--values", "PV*"], "regress": [path, "PV* ~ 1"],
+        "trend": [tmp_path / "b.csv", path, "--linking-error", "0"],
+    }[command]  # fmt: skip
+    done = CliRunner().invoke(cli, [command, *map(str, words), "--out", str(path)])
+    assert "the command reads this file" in str(done.exception)
+    done = CliRunner().invoke(cli, [command, *map(str, words), "--out", str(tmp_path / "t.txt")])
+    assert "must end in .csv or .parquet" in str(done.exception)
+
+
 def test_two_tables_are_joined(tmp_path: Path) -> None:
     """As the columns of one table; persons stand in another order, and some in one alone."""
     rng = np.random.default_rng(4)

@@ -115,6 +115,16 @@ def test_one_run_makes_the_tables_and_another_changes_nothing(folder: Path) -> N
     assert (folder / "means.csv").read_bytes() == before
 
 
+def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
+    path = folder / "parquet.toml"
+    path.write_text(PIPELINE.replace('"means.csv"', '"means.parquet"'))
+    run("run", folder / "tables.toml", "--cluster", "none")
+    said = run("run", path, "--cluster", "none")
+    assert f"table: {folder / 'means.parquet'}" in said
+    found, wanted = pd.read_parquet(folder / "means.parquet"), pd.read_csv(folder / "means.csv")
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
+
+
 def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
     model = tmp_path / "population.nc"
     said = run(
@@ -143,7 +153,7 @@ def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('out = "means.csv"', 'out = "means.txt"', "must end in .csv"),
+        ('out = "means.csv"', 'out = "means.txt"', "must end in .csv or .parquet"),
         ('persons = "persons.csv"', 'persons = "nobody.csv"', "there is no file"),
         ("components = 3", "components = 3.5", "a whole number, or a share"),
         ('method = "jk1"', "", "belong together"),
