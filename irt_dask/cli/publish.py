@@ -36,6 +36,8 @@ _OPTIONS = (
     click.option("--on", default="person_id", show_default=True, metavar="COLUMN[=COLUMN]",
                  help="Column of both tables by which they are joined, or its names in FILE and "
                  "TABLE."),
+    click.option("--delimiter", metavar="SIGN", help="What separates values in CSV files, ';' for "
+                 "example (default: a comma)."),
     click.option("--weight", metavar="COLUMN", help="Weights of the full sample (default: those of "
                  "the preset, or 1 for all)."),
     click.option("--preset", metavar="SURVEY", help="Replicate weights and their columns as in "

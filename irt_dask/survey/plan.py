@@ -17,7 +17,7 @@ from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.survey.linking import LINKING, with_links
 from irt_dask.survey.replicates import Replicates, counted, label_columns, matching
 from irt_dask.survey.statistics import Statistic, products, summands
-from irt_dask.survey.tables import On, Source, Table, numbers
+from irt_dask.survey.tables import On, Source, Table, checked_delimiter, numbers
 
 if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
     from irt_dask.survey.predictors import Predictors
@@ -105,11 +105,13 @@ class Plan:
 
 def opened(
     persons: Source, join: Source | None, on: On, by: str | Sequence[str],
-    replicates: Replicates | None,
+    replicates: Replicates | None, delimiter: str | None,
 ) -> Table:  # fmt: skip
     """The table of persons, with which columns are labels."""
+    delimiter = checked_delimiter(delimiter, persons, join)
     of_units = [] if replicates is None else label_columns(replicates)
-    return Table(persons, join, on, [*([by] if isinstance(by, str) else by), *of_units])
+    labels = [*([by] if isinstance(by, str) else by), *of_units]
+    return Table(persons, join, on, labels, delimiter)
 
 
 def planned(
@@ -120,6 +122,11 @@ def planned(
     """What is read of a table, checked."""
     by = [by] if isinstance(by, str) else list(by)
     for name in by:
+        parts = [part.strip() for part in name.split(",")]
+        if name not in table.columns and len(parts) > 1 and {*parts} <= {*table.columns}:
+            raise InputError(
+                f"no column is {name!r}, and {listed(parts)} are: name each by itself, by={parts!r}"
+            )
         matching(name, table.columns)
         if name in OWN:
             raise InputError(f"by= has {name!r}, a column of the result: give it another name")

@@ -30,7 +30,8 @@ FAMILIES = ("linear", "logistic")
 def regress(
     persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
     weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
+    join: Source | None = None, on: On = PERSON_ID, delimiter: str | None = None,
+    progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Weighted regressions, with standard errors that hold sampling and imputation.
 
@@ -52,7 +53,7 @@ def regress(
         value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
-    weight, replicates, level, join, on, progress
+    weight, replicates, level, join, on, delimiter, progress
         As in :func:`irt_dask.tabulate`; of logistic regressions passes over the table are counted.
 
     Returns
@@ -106,7 +107,7 @@ def regress(
     True
     """
     left, cut, right = _read(formula, family)
-    table = opened(persons, join, on, by, replicates)
+    table = opened(persons, join, on, by, replicates, delimiter)
     predictors = Predictors(right, table)
     plan = planned(
         table, left, by=by, weight=weight, replicates=replicates, level=level,

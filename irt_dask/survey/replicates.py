@@ -42,7 +42,10 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
     found = sorted((n for n in names if wanted.fullmatch(n)), key=natural)
     if not found:
         what = "matches (a * is a number)" if "*" in pattern else "is"
-        raise InputError(f"no column {what} {pattern!r}; there are {listed(names)}")
+        ends = {name[begun.end() :]: None for name in sorted(names, key=natural)
+                if "*" in pattern and (begun := wanted.match(name))}  # fmt: skip
+        longer = f"; {listed((pattern + end for end in ends), 5)} would" if ends else ""
+        raise InputError(f"no column {what} {pattern!r}{longer}; there are {listed(names)}")
     return found
 
 

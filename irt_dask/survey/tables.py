@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -37,29 +38,32 @@ _WHOLE = r"-?[0-9]+(\.0*)?"
 class Table:
     """Columns and batches of a source.
 
-    A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs. Empty cells
+    A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs, others with
+    commas or by the `delimiter`, which is that of a table that is joined too. Empty cells
     are missing, and so are NA, NaN and null; not in text of the columns `labels`, which may be
     here or in the table that is joined: a country may be called NA, as Namibia is.
     """
 
     def __init__(
         self, source: Source, join: Source | None = None, on: On = PERSON_ID,
-        labels: Collection[str] = (),
+        labels: Collection[str] = (), delimiter: str | None = None,
     ) -> None:  # fmt: skip
         self.source = source
+        self._delimiter = delimiter
         self._joined: Joined | None = None
         self._labels = set(labels)
         self._texts: set[str] = set()
         self._names = self._open(source)
         if join is not None:
-            self._joined = Joined(self, Table(join, labels=labels), on)
+            self._joined = Joined(self, Table(join, labels=labels, delimiter=delimiter), on)
 
     def _open(self, source: Source) -> list[str]:
         self._dataset: pa_dataset.Dataset | None = None
         if isinstance(source, pd.DataFrame):
             names = [str(c) for c in source.columns]
         else:
-            self._dataset = _opened(Path(fspath(source)))
+            _check_header(Path(fspath(source)), self._delimiter)
+            self._dataset = _opened(Path(fspath(source)), self._delimiter)
             names = list(self._dataset.schema.names)
             # of nothing but NA no type is told
             for field in self._dataset.schema:
@@ -107,7 +111,7 @@ class Table:
         if self._dataset is not None and not isinstance(self.source, pd.DataFrame):
             self._labels.add(name)
             self._texts.add(name)
-            self._dataset = _opened(Path(fspath(self.source)), self._texts)
+            self._dataset = _opened(Path(fspath(self.source)), self._delimiter, self._texts)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source.
@@ -232,7 +236,46 @@ def _keys(column: pd.Series, table: str, first_row: int) -> pd.Index:
     return pd.Index(keys)
 
 
-def _opened(path: Path, as_text: Collection[str] = ()) -> pa_dataset.Dataset:
+def checked_delimiter(given: str | None, *sources: Source | None) -> str | None:
+    """The sign between values of CSV files among these; an error where it is of none of them."""
+    if given is None:
+        return None
+    if not any(isinstance(s, (str, PathLike)) and _is_csv(Path(fspath(s))) for s in sources):
+        raise InputError(
+            f"delimiter={given!r} is of CSV files (.csv, .csv.gz), and there is none: leave it out"
+        )
+    sign = "\t" if given in ("tab", "\\t") else given
+    if len(sign) != 1 or not sign.isascii() or sign.isalnum() or sign in ' "\r\n':
+        raise InputError(f"delimiter={given!r}: it is a sign such as ',', ';' or '|', or 'tab'")
+    return sign
+
+
+def _is_csv(path: Path) -> bool:
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _check_header(path: Path, delimiter: str | None) -> None:
+    """Refuse a CSV file of one column if its name looks like several, unless that was said."""
+    if delimiter is not None or not _is_csv(path) or not path.is_file():
+        return
+    try:
+        with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
+            names = file.readline(_ROWS).decode(errors="replace").strip()
+    except OSError as error:
+        raise InputError(f"{path}: {error}") from error
+    signs = [sign for sign in (";", "\t", "|") if sign in names]
+    if signs and "," not in names:
+        said = "tab" if signs[0] == "\t" else signs[0]
+        raise InputError(
+            f"{path} has the one column {names[:60]!r}{'...' * (len(names) > 60)}: are values "
+            f"separated by something else than a comma? Give delimiter={said!r}, or delimiter=',' "
+            f"if this is its name"
+        )
+
+
+def _opened(
+    path: Path, delimiter: str | None = None, as_text: Collection[str] = ()
+) -> pa_dataset.Dataset:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
     name = path.name.lower()
@@ -245,7 +288,7 @@ def _opened(path: Path, as_text: Collection[str] = ()) -> pa_dataset.Dataset:
             return pa_dataset.dataset(files, format="parquet")
         if not name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
             raise InputError(f"{path}: tables are CSV (.csv, .tsv, .gz) or Parquet files")
-        parse = pa_csv.ParseOptions(delimiter="\t" if ".tsv" in name else ",")
+        parse = pa_csv.ParseOptions(delimiter=(delimiter or ",") if _is_csv(path) else "\t")
         # types from a first look at 16 MiB: a column of whole numbers may have a fraction later
         read = pa_csv.ReadOptions(block_size=1 << 24)
         # whether NA is a word depends on the column: Table._missing

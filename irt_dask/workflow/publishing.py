@@ -58,6 +58,8 @@ class TableSection(Section):
     #: Table of countries and replicate weights, and the column of persons in it.
     persons: str | None = None
     on: str = "person_id"
+    #: What separates values there, if it is a CSV file without commas between them.
+    delimiter: str | None = None
     weight: str | None = None
     preset: str | None = None
     replicates: list[str] = Field(default_factory=list)
@@ -134,7 +136,7 @@ def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
         found = tabulate(
             scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
             weight=table.weight, replicates=table.design(), join=table.persons,
-            on=("person_id", table.on),
+            on=("person_id", table.on), delimiter=table.delimiter,
         )  # fmt: skip
         path = local_path(table.out, "a table").absolute()
         write_atomically(path, as_file(found, path))

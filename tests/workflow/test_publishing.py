@@ -125,6 +125,17 @@ def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
     pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
 
 
+def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
+    persons = (folder / "persons.csv").read_text()
+    (folder / "semicolons.csv").write_text(persons.replace(",", ";"))
+    path = folder / "semicolons.toml"
+    other = PIPELINE.replace('"persons.csv"', '"semicolons.csv"\ndelimiter = ";"')
+    path.write_text(other.replace('"means.csv"', '"other.csv"'))
+    run("run", folder / "tables.toml", "--cluster", "none")
+    run("run", path, "--cluster", "none")
+    assert (folder / "other.csv").read_bytes() == (folder / "means.csv").read_bytes()
+
+
 def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
     model = tmp_path / "population.nc"
     said = run(
