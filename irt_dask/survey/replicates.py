@@ -49,6 +49,32 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
     return found
 
 
+def lacking(pattern: str, found: Sequence[str]) -> str | None:
+    """What is to be said of columns of a pattern if some seem to have been lost, else None.
+
+    How many there are is known of published surveys; of others that numbers have no gaps.
+    """
+    before, star, after = pattern.partition("*")
+    if not star or "*" in after:
+        return None
+    digits = [name[len(before) : len(name) - len(after)] for name in found]
+    if not all(map(str.isdigit, digits)):  # a column with a * in its name
+        return None
+    numbers = set(map(int, digits))
+    survey, n = _COUNTS.get(pattern, ("", 0))
+    wanted = range(1, n + 1) if n else range(min(numbers), max(numbers) + 1)
+    if len(wanted) >= 2 * len(numbers) and not n:  # years, as in score2018 and score2022
+        return None
+    width = min(map(len, digits)) if any(d.startswith("0") for d in digits) else 1
+    absent = [f"{before}{k:0{width}d}{after}" for k in wanted if k not in numbers]
+    if n and len(found) != n:
+        lost = f": {listed(absent, 5)} {'is' if len(absent) == 1 else 'are'} missing"
+        return f"{pattern!r} is {len(found)} columns, and {survey} has {n}{lost if absent else ''}"
+    if absent:
+        return f"of {pattern!r} there are {len(found)} columns, without {listed(absent, 5)}"
+    return None
+
+
 @dataclass(frozen=True)
 class Replicates:
     """Replicate weights of a survey, and what their spread is multiplied with.
@@ -314,3 +340,5 @@ _PRESETS = {
     ),
     "naep": Replicates("jk2", "SRWT*", weight="ORIGWT"),
 }  # fmt: skip
+#: How many replicate weights a survey has, by the pattern of their names.
+_COUNTS = {"W_FSTURWT*": ("PISA", 80), "W_FSTR*": ("PISA", 80), "SRWT*": ("NAEP", 62)}

@@ -159,12 +159,60 @@ def test_persons_who_count_once_may_have_replicates(method):
     design = irt.Replicates(method.split()[0], "r*", fay=fay)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("default", "intervals have below 5")
+        warnings.filterwarnings("ignore", "intervals have below 5")
         assert (irt.tabulate(frame, "PV*", replicates=design, statistics="mean")["se"] > 0).all()
     wrong = irt.Replicates("jk2_both" if method == "jk2" else "jk2", "r*")
     if method in ("jk2", "fay"):
         with pytest.warns(DataWarning, match=r"no weight was given \(weight=\).*do not go with"):
             irt.tabulate(frame, "PV*", replicates=wrong, statistics="mean")
+
+
+def public(preset):
+    """A table with the columns of a survey: PISA's 80 replicate weights, NAEP's 62."""
+    rng = np.random.default_rng(7)
+    weight, pattern, n = {
+        "pisa": ("W_FSTUWT", "W_FSTURWT{}", 80), "pisa_2012": ("W_FSTUWT", "W_FSTR{}", 80),
+        "naep": ("ORIGWT", "SRWT{:02d}", 62),
+    }[preset]  # fmt: skip
+    frame = persons(values=5).rename(columns={"w": weight})
+    own = np.ones((N, n))
+    if preset == "naep":
+        own[np.arange(N), np.arange(N) % n] = 2.0 * frame["unit"]
+    else:
+        own = fays(rng, n)
+    names = [pattern.format(r) for r in range(1, n + 1)]
+    return frame.assign(**dict(zip(names, (own * frame[[weight]].to_numpy()).T, strict=True)))
+
+
+@pytest.mark.parametrize(("preset", "lost", "message"), [
+    ("pisa", ["W_FSTURWT80"], r"'W_FSTURWT\*' is 79 columns, and PISA has 80: 'W_FSTURWT80' is"),
+    ("pisa", ["W_FSTURWT1", "W_FSTURWT9"], r"is 78 columns.*: 'W_FSTURWT1', 'W_FSTURWT9' are miss"),
+    ("pisa_2012", ["W_FSTR7"], r"'W_FSTR\*' is 79 columns, and PISA has 80: 'W_FSTR7' is missing"),
+    ("naep", ["SRWT07"], r"'SRWT\*' is 61 columns, and NAEP has 62: 'SRWT07' is missing"),
+    ("pisa", ["PV3"], r"of 'PV\*' there are 4 columns, without 'PV3'"),
+])  # fmt: skip
+def test_columns_that_are_missing_are_named(preset, lost, message):
+    # 79 of 80 replicates were taken for all, and 4 of 5 values.
+    frame = public(preset)
+    design = irt.Replicates.preset(preset)
+    irt.tabulate(frame, "PV*", replicates=design, statistics="mean")
+    with pytest.warns(DataWarning, match=message):
+        irt.tabulate(frame.drop(columns=lost), {"y": "PV*"}, replicates=design, statistics="mean")
+    with pytest.warns(DataWarning, match=message):
+        irt.regress(frame.drop(columns=lost), "PV* ~ x", replicates=design)
+
+
+def test_more_columns_than_a_survey_has_are_said():
+    frame = public("pisa").assign(W_FSTURWT81=lambda f: f["W_FSTURWT80"])
+    with pytest.warns(DataWarning, match="is 81 columns, and PISA has 80: estimates and errors"):
+        irt.tabulate(frame, "PV*", replicates=irt.Replicates.preset("pisa"), statistics="mean")
+
+
+def test_numbers_of_columns_may_begin_anywhere():
+    frame = persons().rename(columns={"PV1": "PV0", "PV2": "PV1", "PV3": "PV2"})
+    frame["a*"], frame["v2018"], frame["v2022"] = 1.0, frame["x"], frame["x"] + 1
+    for values in ("PV*", "a*", "v*", ["PV0", "PV2"]):
+        irt.tabulate(frame, values, statistics="mean")  # without a warning
 
 
 def test_persons_whom_no_replicate_has_are_said():
