@@ -45,8 +45,8 @@ _MOST = 40
     help="Columns item and domain: which ability each item measures. Default: one.",
 )
 @click.option("--item-draws", type=int, default=0, show_default=True,
-              help="Draws of the items of BANK (a posterior) to fit again under, for standard "
-              "errors that hold what is not known of items.")  # fmt: skip
+              help="Draws of the items of BANK (a posterior's, or by a bank's errors) to fit again "
+              "under, for standard errors that hold what is not known of items.")  # fmt: skip
 @click.option("--sampling-unit", metavar="NAME",
               help="What was drawn before persons were (schools): a covariate of the persons, or "
               "person_group. Standard errors are those of such a sample.")  # fmt: skip

@@ -174,11 +174,12 @@ def _kind(source: str, fit: xr.Dataset) -> str:
     """What the page calls the fit."""
     if "item_discrimination_draw" in fit:
         return "posterior"
-    if str(fit.attrs.get("method")).startswith(("marginal maximum", "bifactor marginal")):
+    known = ("marginal maximum", "concurrent calibration", "bifactor marginal")
+    if str(fit.attrs.get("method")).startswith(known):
         return "marginal"
     raise InputError(
         f"{source} is of the method {fit.attrs.get('method', 'unknown')!r}; a page is made of fits "
-        f"by --method marginal or bayes, or by irt-dask bifactor"
+        f"by --method marginal, concurrent or bayes, or by irt-dask bifactor"
     )
 
 

@@ -198,7 +198,9 @@ def demo(out: str, cluster: str, quiet: bool) -> None:
 )
 @click.option("--item-draws", type=click.IntRange(min=0), default=None, metavar="N",
               help="Draws of the items to average over, 0 for none (default: 20 where BANK has "
-              "draws, as the posterior.nc of a run, else none).")  # fmt: skip
+              "draws, as the posterior.nc of a run, else none; of a bank they are made by its "
+              "errors). With --population as many as --plausible: each value has items of its "
+              "own.")  # fmt: skip
 @items_option
 @weights_option
 @nonresponse_options

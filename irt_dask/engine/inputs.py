@@ -11,6 +11,7 @@ import xarray as xr
 from irt_dask.errors import InputError
 from irt_dask.store import Responses, from_array
 from irt_dask.store.empty_categories import without
+from irt_dask.store.freed_items import under_their_names
 
 
 def as_responses(
@@ -20,11 +21,14 @@ def as_responses(
 
     The entrance of every public method, under its name.  Items of more than two categories are
     refused unless the method says that it knows them: ``graded``.  Of ``items``, a fit or a bank,
-    empty categories are known, and a response of one of them stops whoever reads it.
+    empty categories are known, and a response of one of them stops whoever reads it; items that
+    were freed in a group are that group's (:func:`irt_dask.with_freed_items`).
     """
     responses = responses if isinstance(responses, Responses) else from_array(responses)
     if not graded:
         refuse_graded(responses, method)
+    if isinstance(items, xr.Dataset):
+        responses = under_their_names(responses, items, method)
     if isinstance(items, xr.Dataset) and {"item_category_map", "item_n_categories"} <= {*items}:
         return without(responses, _empty(items), what)
     return responses

@@ -1,4 +1,4 @@
-"""Draws of the item parameters that a posterior carries, for what averages over them."""
+"""Draws of the item parameters for what averages over them: a posterior's, or by their errors."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from irt_dask.items.parameters import (
     item_set,
     refuse_loadings,
 )
+from irt_dask.items.sampled import sampled, says_errors
 from irt_dask.variables import DRAW
 
 #: Parameters of which draws are needed, with one ability and with several.
@@ -55,13 +56,15 @@ def _more() -> list[str]:
 def item_draws(
     items: xr.Dataset, item_id: tuple[str, ...], n: int, *, option: str, what: str = "items"
 ) -> list[ItemSet]:
-    """Items of ``n`` draws, evenly spaced among those there are.
+    """Items of ``n`` draws, evenly spaced among those there are, or made by their errors.
 
     Combined draws stand shard by shard: even spacing takes from each what is its share.  Items are
     matched by identifier.  ``option`` is what asks for them, for the error if there are too few.
     """
     if isinstance(items, xr.Dataset):
         refuse_loadings(items, what)
+        if not any(f"{name}_draw" in items for name in (*_ONE, *_STEPS)) and says_errors(items):
+            items = sampled(items, n, what)
     there = [name for name in (*_more(), *_STEPS) if name in items or f"{name}_draw" in items]
     draws = spaced(items, n, (*_ONE, *there), option, what)
     return [item_set(one, item_id, what=name) for name, one in draws]
@@ -88,10 +91,11 @@ def spaced(
     names = [f"{name}_draw" for name in drawn]
     lacking = [name for name in names if not isinstance(items, xr.Dataset) or name not in items]
     if lacking:
+        other = ", or items with standard errors" if drawn[: len(_ONE)] == _ONE else ""
         which = "" if lacking == names else f" of all parameters ({', '.join(lacking)})"
         raise InputError(
             f"{option}={n}: {what} carry no draws{which}; give a posterior, which has them: the "
-            f"result of fit_bayes, or the posterior.nc of a run"
+            f"result of fit_bayes, or the posterior.nc of a run{other}"
         )
     there = items.sizes[DRAW]
     if n > there:

@@ -111,7 +111,7 @@ def _proper(covariance: Floats) -> bool:
     return bool(values[0] > 0.5 * (1.0 - MOST_CORRELATED))
 
 
-def _repaired(covariance: Floats) -> Floats:
+def repaired(covariance: Floats) -> Floats:
     """The covariance with correlations drawn together as far as it must be."""
     sd = np.sqrt(np.diag(covariance))
     off = covariance - np.diag(np.diag(covariance))
@@ -132,7 +132,7 @@ def _next(
         sd = np.sqrt(np.diag(left))
         own = np.sqrt(np.diag(covariance))
         return _packed(components, left / np.outer(sd, sd) * np.outer(own, own))
-    return _packed(components + move, _repaired(left - move.T @ move))
+    return _packed(components + move, repaired(left - move.T @ move))
 
 
 def with_vectors(

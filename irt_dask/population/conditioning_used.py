@@ -18,6 +18,7 @@ from irt_dask.errors import InputError, listed
 from irt_dask.kernels.base import keyed_random
 from irt_dask.population.basis import Basis
 from irt_dask.population.conditioning import Conditioning
+from irt_dask.population.conditioning_em import repaired
 from irt_dask.population.conditioning_fit import log_likelihood, refitted
 from irt_dask.population.design import Column, Design
 from irt_dask.population.domains import domains_of
@@ -165,9 +166,10 @@ def drawn(
             coefficients[g] = basis.loading @ (c + normal.reshape(c.shape))
             center = _center(covariance[g], of.spreads[g], basis.n / basis.effective)
             if of.elements is None:
-                covariance[g] = _covariance(center, of.degrees[g], rng)
+                drawn_s = _covariance(center, of.degrees[g], rng)
             else:
-                covariance[g] = _spread(center, of.elements[g], rng)
+                drawn_s = _spread(center, of.elements[g], rng)
+            covariance[g] = repaired(drawn_s)  # domains that a draw makes one are told apart
         out.append(replace(model, coefficients=coefficients, covariance=covariance))
     return out
 

@@ -72,8 +72,9 @@ def fit_population(
         Whether groups of persons (``person_group``), where there are any, have coefficients,
         components and covariances of their own.
     n_item_draws : int
-        Draws of the items (of a posterior, :func:`irt_dask.fit_bayes`) under which the model is
-        fitted again, so that standard errors hold what is not known of the items; 10 to 20 do.
+        Draws of the items under which the model is fitted again, so that standard errors hold what
+        is not known of the items; 10 to 20 do.  A posterior (:func:`irt_dask.fit_bayes`) has draws;
+        of a fit or a bank they are made by its covariance of parameters, or its standard errors.
     sampling_unit : str or array, optional
         What was drawn before persons were, such as schools, whose persons are alike: the name of a
         covariate, "person_group" (with ``by_group=False``), or one label for each person, in their

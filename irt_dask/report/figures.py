@@ -132,6 +132,22 @@ def shards_image(posterior: xr.Dataset) -> Image | None:
     return inline(panels[0], f"Means of the shards. {titles}.", caption)
 
 
+def freed_image(items: xr.Dataset) -> Image | None:
+    """Draw how far every item is from its common curve in every group, of many groups at once."""
+    if not _has(items, "origin_md", "origin_freed"):
+        return None
+    from matplotlib.figure import Figure
+
+    height = 1.5 + 0.2 * min(max(items.sizes["groups"], 6), 40)
+    ax = Figure(figsize=(8.0, height), layout="constrained").subplots()
+    plots.item_groups(items, ax=ax)
+    caption = (
+        "By how much items are easier (blue) or harder (red) in a group than their common curve "
+        "says, in points of score; dots are items that have parameters of their own there."
+    )
+    return inline(ax, f"Items in groups: {ax.get_title()}.", caption)
+
+
 def check_image(check: xr.Dataset | None) -> Image | None:
     """Draw the scores and what the posterior predicts."""
     if check is None:

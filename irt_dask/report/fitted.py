@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
@@ -79,6 +80,30 @@ def anchors_table(fit: xr.Dataset) -> Table | None:
     if left := len(fixed) - len(rows):
         remarks.append(f"{left:,} more fixed items are left out.")
     return Table(("fixed item", "chi-square", "p", "RMSD"), rows, tuple(remarks))
+
+
+def freed_table(fit: xr.Dataset) -> Table | None:
+    """Show which items a concurrent calibration freed in which group, the furthest first."""
+    if "origin_freed" not in fit:
+        return None
+    freed = np.argwhere(fit["origin_freed"].values)
+    names = ("origin_md", "origin_rmsd_corrected", "origin_q_value")
+    md, rmsd, q = (fit[name].values for name in names)
+    furthest = sorted(freed.tolist(), key=lambda pair: -np.nan_to_num(rmsd[tuple(pair)]))
+    items, groups = (fit[name].values.astype(str) for name in ("origin_id", "group_label"))
+    rows = [
+        [items[j], groups[g], number(md[g, j]), number(rmsd[g, j]), _p(q[g, j])]
+        for g, j in furthest[:MOST_ITEMS]
+    ]
+    if not rows:
+        return None
+    remarks = [
+        "In points of score: by how much the item is easier (above 0) in the group than its common "
+        "curve says, and the root mean square less what chance makes of it."
+    ]
+    if left := len(freed) - len(rows):
+        remarks.append(f"{left:,} more are left out.")
+    return Table(("item", "group", "mean difference", "RMSD", "q"), rows, tuple(remarks))
 
 
 def _p(value: float, before: str = "") -> str:

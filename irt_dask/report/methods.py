@@ -172,10 +172,13 @@ def _calibration(text: _Text, fit: xr.Dataset) -> None:
         keys += cited
     models = f" under the {' and the '.join(words)}{text.cite(*keys)}" if words else ""
     method = str(a.get("method", ""))
-    if method.startswith("marginal maximum"):
+    if method.startswith(("marginal maximum", "concurrent calibration")):
         latent = "distributed as a histogram" if a.get("latent") == "histogram" else "normal"
         groups = f" in each of {fit.sizes['groups']:,} groups" if "group_mean" in fit else ""
         how = f"by marginal maximum likelihood{text.cite('bock81')}, with ability {latent}{groups}"
+        if "origin_freed" in fit:
+            times = int(fit["origin_freed"].values.sum())
+            how += f"; items that worked otherwise in a group were freed there ({times:,} times)"
     elif method.startswith("bifactor marginal"):
         how = (
             f"by marginal maximum likelihood, with integrals of two dimensions for each block"

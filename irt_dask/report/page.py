@@ -185,6 +185,8 @@ def _of_items(items: xr.Dataset, at: str) -> dict[str, Any]:
         "diagnostics": chains.diagnostics_table(items),
         "worst": chains.worst_table(items),
         "anchors": fitted.anchors_table(items),
+        "freed_image": figures.freed_image(items),
+        "freed": fitted.freed_table(items),
         "blocks": blocks.table(items),
     }
 

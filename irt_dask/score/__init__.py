@@ -67,7 +67,8 @@ def score(
         covariates, for "eap".  Plausible values are then drawn each under coefficients and a
         residual covariance of their own (normal; inverse Wishart, as wide as the standard errors
         say), and where items have draws under items of their own, to which the model is fitted
-        again; ``n_item_draws=0`` takes the items for known.
+        again; ``n_item_draws=0`` takes the items for known, and as many as there are values draws
+        items of a fit or a bank by their errors.
     n_plausible : int
         Plausible values for each person: draws of ability from its continuous posterior, whatever
         the method.  With item draws each is made under an item draw of its own, evenly spaced
@@ -76,8 +77,9 @@ def score(
         Draws of the items, evenly spaced among those of a ``fit_bayes`` or ``fit_bifactor`` result,
         over which the posterior is averaged ("eap" alone): the mean is that of the means, the
         variance the mean of the variances plus the variance of the means.  0 takes the point
-        estimates for the truth.  Default: 20 if the method is "eap" and the items carry draws,
-        else 0.  (A bank from a file carries none.)
+        estimates for the truth.  Of a fit or a bank without draws they are made by its covariance
+        of parameters, or its standard errors.  Default: 20 if the method is "eap" and the items
+        carry draws, else 0.  (A bank from a file carries none.)
     seed : int
         Of the plausible values, which are keyed by the person's position among all persons.
     unknown_items : {"raise", "ignore"}

@@ -184,12 +184,17 @@ def check_conditioned(options: Options) -> None:
             f"method={options.method!r}: under a population model abilities are posterior means: "
             f"use method='eap'"
         )
-    if options.n_item_draws:
+    if options.n_item_draws and options.n_item_draws != options.n_plausible:
         raise InputError(
             f"n_item_draws={options.n_item_draws}: under a population model each plausible value "
-            f"has an item draw of its own where there are draws, and means are those under the "
-            f"point estimates; 0 takes these for the truth in all"
+            f"has an item draw of its own, and means are those under the point estimates: give as "
+            f"many as n_plausible={options.n_plausible}; 0 takes these for the truth in all"
         )
+
+
+def _redrawn(items: xr.Dataset, options: Options) -> bool:
+    """Whether each value has items of its own: of a posterior's draws, or by a bank's errors."""
+    return has_draws(items) if options.n_item_draws is None else options.n_item_draws > 0
 
 
 def _models(
@@ -198,7 +203,7 @@ def _models(
     """Models that values are drawn under."""
     if not n:
         return []
-    if options.n_item_draws == 0 or not has_draws(items):
+    if not _redrawn(items, options):
         return drawn(of, options.seed, n)
     refuse_others(engine, of, population)
     sets = list(item_draws(items, engine.responses.item_id, n, option="n_plausible"))
@@ -310,7 +315,7 @@ def _described(
     """Attributes of the result, and the histograms."""
     count, moments, n = (np.sum([s[k] for s in sums], axis=0) for k in range(3))
     scale = summary.scale_for(_FURTHEST)
-    redrawn = plan.drawn and has_draws(items) and options.n_item_draws != 0
+    redrawn = plan.drawn and _redrawn(items, options)
     attrs = {
         "method": "eap",
         "model": items.attrs.get("model"),

@@ -15,13 +15,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from irt_dask.arrays import Bools, Ints
-from irt_dask.calibrate.concurrent.freed import Naming, renamed
 from irt_dask.engine import as_responses
 from irt_dask.errors import InputError, listed
 from irt_dask.items.parameters import bank_item_ids
 from irt_dask.store import Block, Responses
 from irt_dask.store.blocks import WrappedRef
 from irt_dask.store.categories import together
+from irt_dask.store.freed_items import Naming, renamed
 from irt_dask.store.responses import check_item_ids, sha256
 
 #: What stands between a question and the wave from which on it is another one.

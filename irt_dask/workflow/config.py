@@ -18,6 +18,7 @@ from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.categories import BINARY, MOST
 from irt_dask.store.documents import from_toml
 from irt_dask.store.places import local_path, location, placed, read_bytes
+from irt_dask.workflow.publishing import PopulationSection, TableSection
 from irt_dask.workflow.sections import (
     BayesConfig,
     CalibrateConfig,
@@ -141,6 +142,8 @@ class ScoreConfig(AbilitySection):
         return self
 
 
+#: Tables in the folder of a run that are not those of the section tables.
+OWN_FILES = ("items.csv", "check_items.csv", "item_fit.csv", "dif.csv")
 #: Sections that only one method of calibration has.
 _OF_BAYES, _OF_MARGINAL = ("spectral", "joint", "bayes"), ("marginal",)
 #: Keys of [data] from the beginning.
@@ -166,6 +169,9 @@ class RunConfig(Section):
     check: CheckConfig = CheckConfig()
     tests: FitTestsConfig = FitTestsConfig()
     score: ScoreConfig = ScoreConfig()
+    #: A population model that plausible values are drawn under, and tables of the scores.
+    population: PopulationSection | None = None
+    tables: list[TableSection] = Field(default_factory=list)
     private: PrivateConfig | None = None
 
     @property
@@ -208,6 +214,31 @@ class RunConfig(Section):
             )
         if self.data.columns and "weight" in self.data.columns:
             self.check_weights(f"columns.weight = {self.data.columns['weight']!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_published(self) -> RunConfig:
+        """Refuse what a run does not do with a population, and files that are not its own."""
+        if (of := self.population) is not None:
+            if of.out is not None:
+                raise ValueError(
+                    "population.out: a run keeps the model in its folder; leave it out"
+                )
+            if self.score.prior != "normal" or self.score.method != "eap":
+                raise ValueError(
+                    'the section population says where persons come from: score.method = "eap" '
+                    "and no score.prior"
+                )
+            if of.item_draws and not self.is_marginal:
+                raise ValueError("population.item_draws is of calibrations by marginal")
+        for table in self.tables:
+            if PurePath(table.out).name != table.out or table.out in OWN_FILES:
+                raise ValueError(
+                    f"tables.out = {table.out!r}: a file of its own in the folder of the run: give "
+                    f"another name, without a folder"
+                )
+        if len({table.out for table in self.tables}) < len(self.tables):
+            raise ValueError("tables.out: two tables have one name")
         return self
 
     def check_weights(self, what: str) -> None:
@@ -279,6 +310,15 @@ class RunConfig(Section):
             del content["tests"]
         elif self.tests.groups is None:
             del content["tests"]["groups"]
+        if self.population is None:
+            del content["population"]
+        elif self.population.domains is not None:  # what it says, not where it lies
+            content["population"]["domains"] = _checksum_of(self.population.domains)
+        for table, said in zip(self.tables, content["tables"], strict=True):
+            if table.persons is not None:
+                said["persons"] = _checksum_of(table.persons)
+        if not self.tables:
+            del content["tables"]
         if content["private"] is not None:
             for key in ("ledger", "budget"):  # where a release is kept, and whether it may be
                 content["private"].pop(key)
@@ -292,7 +332,15 @@ class RunConfig(Section):
 def _checksum(item_table: str) -> str:
     """Checksum of a table of items."""
     read_item_table(item_table)  # an error of its content first
-    return hashlib.sha256(read_bytes(location(item_table))).hexdigest()
+    return _checksum_of(item_table)
+
+
+def _checksum_of(path: str) -> str:
+    """Checksum of a file that a section names."""
+    try:
+        return hashlib.sha256(read_bytes(location(path))).hexdigest()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
 
 
 def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -320,7 +368,7 @@ def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, 
 #: Keys that hold paths, by section.
 _PATHS = {
     "data": (*INPUT_FILES, "store"), "private": ("ledger",), "marginal": ("fixed_items",),
-    "bayes": ("item_table",),
+    "bayes": ("item_table",), "population": ("domains",),
 }  # fmt: skip
 
 
@@ -338,6 +386,9 @@ def read_config(path: str | Path, overrides: dict[str, Any] | None = None) -> Ru
         Names the file, the key, the value and the rule.
     """
     content = read_toml(path, _PATHS)
+    if isinstance(content.get("tables"), list):
+        folder = Path(path).resolve().parent
+        content["tables"] = [located(t, folder, ("persons",)) for t in content["tables"]]
     given = {k: placed(Path.cwd(), str(v)) for k, v in (overrides or {}).items() if v is not None}
     if "source" in given:
         data = content.get("data")

@@ -32,7 +32,7 @@ _MANIFEST = "run.json"
 SCORES = "scores"
 #: Folder of what unfinished stages keep.
 _CHECKPOINTS = "checkpoints"
-_REDONE = ("check", "score", "report")
+_REDONE = ("check", "score", "tables", "report")
 
 
 class RunDirectory:

@@ -14,7 +14,8 @@ from irt_dask.engine import Engine, refuse_graded
 from irt_dask.errors import InputError
 from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.ingest.text.dialect import Dialect
-from irt_dask.population import regression
+from irt_dask.population import design, regression
+from irt_dask.population.domains import read_domains
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, RunConfig
@@ -130,7 +131,13 @@ def check_prior(config: RunConfig, responses: Responses, client: Any) -> None:
     """Stop at a prior of the scores that the persons have no groups or covariates for.
 
     They are read once: what is not known of somebody would stop the run after its longest stages.
+    So are the covariates of a population model, and its table of domains.
     """
+    if (of := config.population) is not None:
+        with Engine(responses, client=client, progress=False, graded=True) as engine:
+            design.found(engine, of.covariates)
+        if of.domains is not None:
+            read_domains(of.domains)
     start = regression.begin(responses, config.score.prior)
     if start is not None and config.score.prior not in ("normal", "population"):
         with Engine(responses, client=client, progress=False, graded=True) as engine:

@@ -15,6 +15,7 @@ from irt_dask.errors import InputError
 from irt_dask.store import Responses
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
+from irt_dask.workflow.directory import SCORES, RunDirectory
 from irt_dask.workflow.sections import Section
 
 if TYPE_CHECKING:  # tables and formulas take a while to load, and most scorings need none
@@ -22,6 +23,8 @@ if TYPE_CHECKING:  # tables and formulas take a while to load, and most scorings
 
     from irt_dask.survey.replicates import Replicates
 
+#: The page of tables in the folder of a run.
+PAGE = "tables.html"
 #: Keys that hold paths.
 POPULATION_PATHS, TABLE_PATHS = ("out", "domains"), ("out", "persons")
 
@@ -29,12 +32,15 @@ POPULATION_PATHS, TABLE_PATHS = ("out", "domains"), ("out", "persons")
 class PopulationSection(Section):
     """The conditioning model of plausible values; see :func:`irt_dask.fit_population`."""
 
-    out: str
+    #: Of a scheduled scoring; a run keeps it in its folder.
+    out: str | None = None
     covariates: str | None = None
     components: float | None = Field(default=None, gt=0.0)
     domains: str | None = None
     by_group: bool = True
     sampling_unit: str | None = None
+    #: Draws of the items, a posterior's or by a bank's errors, that its own errors hold.
+    item_draws: int = Field(default=0, ge=0)
     composites: dict[str, dict[str, float]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -43,6 +49,14 @@ class PopulationSection(Section):
         if n is not None and n >= 1.0 and not math.isclose(n, round(n)):
             raise ValueError(f"components = {n}: a whole number, or a share below 1")
         return self
+
+    def scored(self, model: xr.Dataset, plausible: int, of_errors: bool) -> dict[str, Any]:
+        """How a run scores under the model; ``of_errors``: its items have no draws but by errors.
+
+        Of draws of a posterior each value has its own.
+        """
+        draws = {"n_item_draws": plausible if self.item_draws else 0} if of_errors else {}
+        return {"prior": model, "composites": self.composites or None, **draws}
 
 
 class TableSection(Section):
@@ -86,23 +100,32 @@ class TableSection(Section):
         return Design(**said).replicate_weights(str)
 
 
-def fitted(
+def kept(
     of: PopulationSection, responses: Responses, items: xr.Dataset, client: Any, progress: Any
 ) -> xr.Dataset:
     """The population model, kept in its file."""
+    assert of.out is not None
+    path = check_new_result(of.out)
+    result = fitted(of, responses, items, client, progress)
+    write_result(result, path)
+    return result
+
+
+def fitted(
+    of: PopulationSection, responses: Responses, items: xr.Dataset, client: Any, progress: Any
+) -> xr.Dataset:
+    """The population model."""
     from irt_dask.population.domains import read_domains
     from irt_dask.population.fit import fit_population
 
-    path = check_new_result(of.out)
     n = of.components
-    result = fit_population(
+    return fit_population(
         responses, items, covariates=of.covariates,
         n_components=n if n is None or n < 1.0 else round(n),
         domains=None if of.domains is None else read_domains(of.domains),
-        by_group=of.by_group, sampling_unit=of.sampling_unit, client=client, progress=progress,
+        by_group=of.by_group, n_item_draws=of.item_draws, sampling_unit=of.sampling_unit,
+        client=client, progress=progress,
     )  # fmt: skip
-    write_result(result, path)
-    return result
 
 
 def check_tables(tables: list[TableSection], page: str | None = None) -> None:
@@ -124,28 +147,45 @@ def check_tables(tables: list[TableSection], page: str | None = None) -> None:
         table.design()
 
 
+def tabulated(table: TableSection, scores: str) -> pd.DataFrame:
+    """One table of a folder of scores."""
+    from irt_dask.survey.tabulate import tabulate
+
+    return tabulate(
+        scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
+        weight=table.weight, replicates=table.design(), join=table.persons,
+        on=("person_id", table.on), delimiter=table.delimiter,
+    )  # fmt: skip
+
+
+def _file(table: pd.DataFrame, path: Path) -> bytes:
+    from irt_dask.survey.tables import as_file
+
+    return as_file(table, path)
+
+
 def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
     """Tables of a folder of scores, each written to its file."""
     made: list[pd.DataFrame] = []
-    if not tables:
-        return made
-    from irt_dask.survey.tables import as_file
-    from irt_dask.survey.tabulate import tabulate
-
     for table in tables:
-        found = tabulate(
-            scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
-            weight=table.weight, replicates=table.design(), join=table.persons,
-            on=("person_id", table.on), delimiter=table.delimiter,
-        )  # fmt: skip
+        found = tabulated(table, scores)
         path = local_path(table.out, "a table").absolute()
-        write_atomically(path, as_file(found, path))
+        write_atomically(path, _file(found, path))
         made.append(found)
     return made
 
 
+def in_folder(directory: RunDirectory, sections: list[TableSection], title: str) -> list[str]:
+    """Tables of the scores of a run and their page, in its folder; the names of these files."""
+    made = [tabulated(table, str(directory.place(SCORES))) for table in sections]
+    for table, found in zip(sections, made, strict=True):
+        directory.write(table.out, _file(found, Path(table.out)))
+    write_page(directory.place(PAGE), title, sections, made)
+    return [*(table.out for table in sections), PAGE]
+
+
 def write_page(
-    path: str, title: str, sections: list[TableSection], tables: list[pd.DataFrame]
+    path: str | Path, title: str, sections: list[TableSection], tables: list[pd.DataFrame]
 ) -> None:  # fmt: skip
     """Write the page of these tables; tables of one name are numbered."""
     from irt_dask.report.published import write_tables

@@ -59,10 +59,15 @@ def write_run_report(
         ("Data checksum", content["data_checksum"][:16]),
         ("Versions", ", ".join(f"{k} {v}" for k, v in content["versions"].items())),
     ]
+    if "population" in config:
+        run.insert(-1, ("Abilities", "given covariates: population.nc; tables.html has the tables"
+                        if "tables" in config else "given covariates: population.nc"))  # fmt: skip
     if "bank_checksum" in content:
         run.insert(-1, ("Checksum of the bank of fixed items", content["bank_checksum"][:16]))
     done = {name: s for name, s in directory.stages.items() if name != "report"}
     found: dict[str, Any] = {n: directory.find(f"{n}.nc") for n in _OPTIONAL}
+    if "population" in config:  # of abilities by domain, which the page of tables is about
+        found["scores"] = None
     found |= shown({n: r for n in TESTS if (r := directory.find(f"{n}.nc")) is not None}, results)
     return write_report(
         directory.place("report.html"),

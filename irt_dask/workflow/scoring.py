@@ -74,6 +74,8 @@ class ScoringConfig(Section):
     def _one_population(self) -> ScoringConfig:
         if self.population is None:
             return self
+        if self.population.out is None:
+            raise ValueError("the section population needs out, the file that keeps the model")
         if self.scoring.population is not None or self.scoring.composites:
             raise ValueError(
                 "the section population fits a model: leave population and composites out of "
@@ -203,7 +205,7 @@ def _scored(config: ScoringConfig, client: Any, progress: Any) -> xr.Dataset:
     linking = _links(options.linking)
     population, composites = None, options.composites
     if config.population is not None:
-        population = publishing.fitted(config.population, responses, items, client, progress)
+        population = publishing.kept(config.population, responses, items, client, progress)
         composites = config.population.composites
     elif options.population is not None:
         population = read_population(options.population)

@@ -33,6 +33,7 @@ from irt_dask.store import Responses, StoreWriter, open_responses
 from irt_dask.store.documents import by_item, to_csv
 from irt_dask.store.writer import check_rows_per_block
 from irt_dask.variables import DRAW
+from irt_dask.workflow import publishing
 from irt_dask.workflow.config import OF_A_SOURCE, RunConfig
 from irt_dask.workflow.directory import SCORES, RunDirectory
 from irt_dask.workflow.fit_tests import check_reference, run_tests, standardised, unpredictable
@@ -46,6 +47,7 @@ from irt_dask.workflow.inputs import (
 from irt_dask.workflow.reporting import MARGINAL, POSTERIOR, write_run_report
 from irt_dask.workflow.sections import SHARED_CHAINS
 
+POPULATION = "population.nc"
 _PERSONS_PER_SHARD = 5000
 _MAX_SHARDS = 16
 #: A chain uses one core: several run where one shard has so many items.
@@ -313,6 +315,18 @@ def private(c: Context) -> list[str]:
     return [c.directory.save("private.nc", fit)]
 
 
+def population(c: Context) -> list[str]:
+    """The distribution of abilities given covariates."""
+    of, items = c.config.population, c.directory.load(fit_of(c.config))
+    assert of is not None
+    return [c.directory.save(POPULATION, publishing.fitted(of, c.responses, items, **c.common))]
+
+
+def tables(c: Context) -> list[str]:
+    """Tables of the scores, and a page of them."""
+    return publishing.in_folder(c.directory, c.config.tables, c.config.title)
+
+
 def score(c: Context) -> list[str]:
     """Abilities and plausible values of all persons, one Parquet file a block."""
     items, options = c.directory.load(fit_of(c.config)), c.config.score
@@ -320,6 +334,9 @@ def score(c: Context) -> list[str]:
     if not c.config.is_marginal:
         plausible = _of_draws(items, "score.plausible", plausible)
         item_draws = _of_draws(items, "score.item_draws", item_draws)
+    how: dict[str, Any] = {"prior": options.prior, "n_item_draws": item_draws}
+    if (of := c.config.population) is not None:
+        how = of.scored(c.directory.load(POPULATION), plausible, c.config.is_marginal)
     result = score_persons(
         c.responses_as(
             options.omitted or c.config.data.omitted,
@@ -327,9 +344,8 @@ def score(c: Context) -> list[str]:
         ),
         items,
         method=options.method,
-        prior=options.prior,
         n_plausible=plausible,
-        n_item_draws=item_draws,
+        **how,
         seed=c.config.seed,
         store=c.directory.place(SCORES),
         **c.common,
@@ -354,7 +370,9 @@ STAGES: dict[str, Stage] = {
     "marginal": marginal,
     "check": check,
     "tests": tests,
+    "population": population,
     "score": score,
+    "tables": tables,
     "report": report,
 }
 
@@ -373,8 +391,9 @@ def stages_recorded(config: dict[str, Any]) -> dict[str, Stage]:
     stages = {name: stage for name, stage in STAGES.items() if name not in foreign}
     if not config.get("check", {}).get("replicates"):
         del stages["check"]
-    if "tests" not in config:
-        del stages["tests"]
+    for name in ("tests", "population", "tables"):
+        if name not in config:
+            del stages[name]
     if config.get("private") is not None:
         first = {name: stages.pop(name) for name in ("ingest", "summary")}
         stages = {**first, "private": private, **stages}  # mistakes show before the long ones

@@ -6,12 +6,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from scipy.special import expit
 
 import irt_dask as irt
+from irt_dask.banks.saved import write_result
 from irt_dask.calibrate.concurrent import outliers, pair_tests, residual_sums, rounds
-from irt_dask.calibrate.concurrent.freed import Naming, view
 from irt_dask.calibrate.concurrent.in_groups import Known
+from irt_dask.cli.main import cli
 from irt_dask.errors import (
     ConvergenceWarning,
     DataWarning,
@@ -19,6 +21,7 @@ from irt_dask.errors import (
     InputError,
     ItemWarning,
 )
+from irt_dask.store.freed_items import Naming, view
 
 FAST = {"standard_errors": False, "progress": False}
 
@@ -234,6 +237,68 @@ def test_new_persons_and_unknown_groups(some):
         )
     with pytest.raises(InputError, match="this is none"):
         irt.with_freed_items(responses, irt.load_lsat().to_xarray())
+
+
+def test_freed_items_are_taken_without_asking(some, tmp_path):
+    """By whatever takes items: of a fit, of a bank in a file, scores in memory and in a folder."""
+    responses, _, fit = some
+    asked = irt.with_freed_items(responses, fit)
+    assert asked.n_items > responses.n_items
+    want = irt.score(asked, fit, prior="groups", progress=False)
+    irt.write_items(fit, tmp_path / "bank.csv")
+    bank = irt.read_items(tmp_path / "bank.csv")
+    for items in (fit, bank):
+        found = irt.score(responses, items, prior="groups", progress=False)
+        for name in ("group_mean", "person_ability"):
+            np.testing.assert_allclose(found[name], want[name], atol=1e-9)
+    common = bank.isel(items=np.flatnonzero(bank["item_freed_group"].values == ""))
+    other = irt.score(responses, common, prior="groups", progress=False)
+    assert np.abs(other["group_mean"].values - want["group_mean"].values).max() > 0.01
+    irt.score(responses, bank, prior="groups", store=tmp_path / "scores", progress=False)
+    kept = pd.concat(pd.read_parquet(f) for f in sorted((tmp_path / "scores").glob("**/*.parquet")))
+    by_id = dict(zip(kept["person_id"], kept["person_ability"], strict=True))
+    np.testing.assert_allclose(
+        [by_id[i] for i in want["person_id"].values], want["person_ability"], atol=1e-9
+    )
+    population = irt.fit_population(responses, bank, progress=False)
+    np.testing.assert_allclose(population["group_mean"].values[:, 0], want["group_mean"], atol=1e-5)
+    assert irt.item_fit(responses, bank, progress=False).sizes["items"] == asked.n_items
+    again = irt.fit_marginal(responses, fixed_items=bank, **FAST)
+    np.testing.assert_allclose(again["group_mean"], want["group_mean"], atol=1e-4)
+
+
+def test_freed_items_and_other_groups(some):
+    responses, _, fit = some
+    y = np.arange(2 * responses.n_items).reshape(2, -1).astype(np.int8) % 2
+    who = irt.from_array(y, persons={"group": ["who"] * 2}, item_id=responses.item_id)
+    alone = irt.from_array(y, item_id=responses.item_id)
+    common = fit.isel(items=np.flatnonzero(fit["item_freed_group"].values == ""))
+    ml = {"method": "ml", "progress": False}
+    want = irt.score(alone, common, **ml)["person_ability"]
+    np.testing.assert_allclose(irt.score(who, fit, **ml)["person_ability"], want)
+    with pytest.raises(InputError, match=r"score: .* of the items are those of one group each"):
+        irt.score(alone, fit, **ml)
+    own = fit["item_id"].values[-1].split("@")[0]  # one that stays for nobody
+    rest = fit.isel(items=np.flatnonzero(fit["item_id"].values != own))
+    with pytest.raises(InputError, match="item"):
+        irt.score(who, rest, **ml)
+
+
+def test_the_page_of_a_concurrent_calibration(some, tmp_path):
+    """A heat map and a table of what was freed, by the command as by the function."""
+    _, _, fit = some
+    write_result(fit, tmp_path / "fit.nc")
+    told = CliRunner().invoke(
+        cli, ["report", str(tmp_path / "fit.nc"), "--out", str(tmp_path / "p.html")]
+    )
+    assert told.exit_code == 0, told.output
+    page = (tmp_path / "p.html").read_text()
+    part = page[page.index('id="freed"') :]
+    assert part.count("<img", 0, part.index("</figure>")) == 1
+    group, item = np.argwhere(fit["origin_freed"].values)[0]
+    assert str(fit["origin_id"].values[item]) in part
+    assert str(fit["group_label"].values[group]) in part
+    assert f"were freed there ({int(fit['origin_freed'].sum())} times)" in page
 
 
 def test_layouts_and_blocks_do_not_matter():

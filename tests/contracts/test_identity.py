@@ -33,6 +33,7 @@ from irt_dask.store.digests import block_digest, digest
 from irt_dask.store.responses import sha256
 from irt_dask.workflow import RunConfig, run, stages
 from irt_dask.workflow.inputs import data_checksum
+from irt_dask.workflow.publishing import PopulationSection, TableSection
 from irt_dask.workflow.running import stages_of
 
 N = 120
@@ -666,12 +667,15 @@ def with_another(model: Any, path: tuple[str, ...]) -> Any:
         new = "marginal"
     elif isinstance(value, str):
         new = f"other/{value}"
+    elif name == "tables":
+        new = [TableSection(out="t.csv", values={"x": "pv*"})]
     elif isinstance(value, (list, tuple)):
         new = [*value, 1.5]
     elif isinstance(value, dict):
         new = value | {"item": "i"}
     else:
-        new = {"builtin": "lsat", "item_table": str(ITEM_TABLE)}.get(name, 3)
+        others = {"builtin": "lsat", "item_table": str(ITEM_TABLE)}
+        new = (others | {"population": PopulationSection(covariates="x")}).get(name, 3)
     return model.model_copy(update={name: new})
 
 

@@ -14,7 +14,13 @@ import xarray as xr
 from items import respond
 
 import irt_dask as irt
-from irt_dask.errors import ApproximationWarning, DataWarning, EstimationError, IrtDaskWarning
+from irt_dask.errors import (
+    ApproximationWarning,
+    DataWarning,
+    EstimationError,
+    InputError,
+    IrtDaskWarning,
+)
 from irt_dask.population.conditioning_fit import _nearest_correlation
 
 NAMES = ("maths", "reading", "science")
@@ -449,3 +455,36 @@ def _per_term(fit: Any) -> Any:
     """Components over the terms as they are, without the intercept."""
     said = json.loads(fit.attrs["design"])
     return fit["component_loading"].values[0, 1:, 1:] / np.array(said["half"])[1:, None]
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
+def test_what_is_not_known_of_a_bank_is_in_the_errors() -> None:
+    """A test calibrated with 300 persons: the mean of 4,000 others against fits of other samples.
+
+    The spread of means over 12 calibrations is known to a fifth; with items known it is missed by
+    a factor.
+    """
+    rng = np.random.default_rng(5)
+    a, d = rng.uniform(0.8, 1.6, 12), rng.normal(size=12)
+
+    def answers(n: int) -> Any:
+        p = 1.0 / (1.0 + np.exp(-(a * rng.normal(size=(n, 1)) + d)))
+        return (rng.random(p.shape) < p).astype(np.int8)
+
+    others = irt.from_array(answers(4000))
+    means, errors, known = [], [], []
+    for k in range(12):
+        bank = irt.fit_marginal(answers(300), progress=False)
+        fit = irt.fit_population(others, bank, n_item_draws=0 if k else 30, progress=False)
+        means.append(float(fit["group_mean"][0, 0]))
+        (known if k else errors).append(float(fit["group_mean_se"][0, 0]))
+        if not k:
+            scores = irt.score(others, bank, prior=fit, n_plausible=10, n_item_draws=10)
+            values = scores["person_domain_plausible_value"].values[:, :, 0].mean(axis=0)
+            assert scores.attrs["n_item_draws"] == 10
+            assert values.std(ddof=1) > 0.03
+            with pytest.raises(InputError, match="give as many as n_plausible=5"):
+                irt.score(others, bank, prior=fit, n_plausible=5, n_item_draws=10)
+    spread = np.std(means, ddof=1)
+    assert 0.5 < errors[0] / spread < 1.8
+    assert max(known) < 0.45 * spread

@@ -3,6 +3,7 @@
 import numpy as np
 
 from irt_dask.arrays import Floats
+from irt_dask.population.conditioning_em import repaired
 from irt_dask.population.conditioning_used import _center, _spread
 
 RESIDUAL, ERRORS = np.array([[0.6, 0.3], [0.3, 0.6]]), np.diag([0.4, 0.6])
@@ -82,3 +83,7 @@ def test_draws_are_covariances_whatever_little_is_known() -> None:
     got = _draws(one, np.diag([0.04, 0.03, 0.04]), 2000)
     assert np.linalg.eigvalsh(got)[:, 0].min() > 0.0
     np.testing.assert_allclose(got.mean(axis=0), one, atol=0.1)
+    apart = np.array([repaired(x) for x in got])  # posteriors of abilities that are one are no sums
+    correlation = apart[:, 0, 1] / np.sqrt(apart[:, 0, 0] * apart[:, 1, 1])
+    assert correlation.max() < 0.9901
+    assert (got[:, 0, 1] / np.sqrt(got[:, 0, 0] * got[:, 1, 1])).max() > 0.995

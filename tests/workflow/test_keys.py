@@ -28,8 +28,10 @@ OTHERS: dict[str, Any] = {
     "bayes.prior_intercept": (0.0, 1.0),
     "bayes.chains": 3,
 }
-#: Of the report, of where things are, and other kinds of data than those of the configuration.
+#: Of the report, of where things are, other kinds of data than those of the configuration, and what
+#: is published (:mod:`test_publishing`).
 NOT_HERE = {"title", "directory", "cluster", "data.store", "data.builtin", "data.simulate"}
+NOT_HERE |= {"population", "tables"}
 
 
 @pytest.fixture

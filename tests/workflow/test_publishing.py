@@ -136,6 +136,95 @@ def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
     assert (folder / "other.csv").read_bytes() == (folder / "means.csv").read_bytes()
 
 
+FROM_FILES = """
+title = "From files"
+directory = "from_files"
+[data]
+source = "y.csv"
+shape = "wide"
+columns = { person = "person" }
+persons = "stored.csv"
+[calibrate]
+method = "marginal"
+[check]
+replicates = 0
+[population]
+covariates = "x + C(grade)"
+domains = "domains.csv"
+item_draws = 2
+composites = { all = { maths = 0.5, reading = 0.5 } }
+[score]
+plausible = 2
+[[tables]]
+out = "means.csv"
+values = { all = "pv*_all" }
+by = ["person_group", "sex"]
+gaps = ["sex"]
+statistics = ["mean"]
+persons = "persons.csv"
+on = "person"
+weight = "weight"
+replicates = ["w*"]
+method = "jk1"
+"""
+
+
+def test_a_run_from_files_to_tables(folder: Path) -> None:
+    """The values are those of the functions one after the other; a run that is done stays."""
+    (folder / "files.toml").write_text(FROM_FILES)
+    run("run", folder / "files.toml", "--cluster", "none")
+    out = folder / "from_files"
+    r, fit = irt.open_responses(out / "responses"), xr.load_dataset(out / "marginal.nc")
+    domains = pd.read_csv(folder / "domains.csv")
+    population = irt.fit_population(
+        r, fit, covariates="x + C(grade)", n_item_draws=2,
+        domains={k: v["item"].tolist() for k, v in domains.groupby("domain", sort=False)},
+    )  # fmt: skip
+    scores = irt.score(
+        r, fit, prior=population, n_plausible=2, n_item_draws=2, seed=1,
+        composites={"all": {"maths": 0.5, "reading": 0.5}},
+    )  # fmt: skip
+    kept = pd.read_parquet(out / "scores")
+    np.testing.assert_array_equal(
+        kept[["pv2_maths", "pv2_reading", "pv2_all"]],
+        scores["person_domain_plausible_value"].values[:, 1],
+    )
+    assert pd.read_csv(out / "means.csv").groupby("row").size().to_dict() == {"gap": 2, "group": 4}
+    assert (out / "tables.html").read_text().count("<img") == 2
+    assert "given covariates" in (out / "report.html").read_text()
+    before = (out / "means.csv").read_bytes()
+    assert "tables: done before" in run("run", folder / "files.toml", "--cluster", "none")
+    (out / "means.csv").unlink()
+    run("run", folder / "files.toml", "--cluster", "none")
+    assert (out / "means.csv").read_bytes() == before
+    (folder / "files.toml").write_text(FROM_FILES.replace('"means.csv"', '"means.parquet"'))
+    (out / "means.csv").rename(folder / "kept.csv")
+    run("run", folder / "files.toml", "--cluster", "none", "--fresh")
+    found, wanted = pd.read_parquet(out / "means.parquet"), pd.read_csv(folder / "kept.csv")
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"x + C(grade)"', '"x + C(sex)"', "no column is 'sex'"),
+        ('"means.csv"', '"items.csv"', "a file of its own in the folder of the run"),
+        ('"means.csv"', '"there/means.csv"', "a file of its own in the folder of the run"),
+        ("[population]", '[population]\nout = "population.nc"', "a run keeps the model"),
+        ("plausible = 2", 'plausible = 2\nprior = "groups"', "where persons come from"),
+        ('domains = "domains.csv"', 'domains = "none.csv"', "there is no file"),
+    ],
+)
+def test_what_a_run_refuses(folder: Path, old: str, new: str, message: str) -> None:
+    assert old in FROM_FILES
+    text = FROM_FILES.replace(old, new).replace("from_files", "wrong")
+    (folder / "wrong.toml").write_text(text)
+    result = CliRunner().invoke(cli, ["run", str(folder / "wrong.toml"), "--cluster", "none"])
+    assert result.exit_code != 0
+    assert message in str(result.exception) + result.output
+    assert not (folder / "wrong" / "marginal.nc").exists()
+
+
 def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
     model = tmp_path / "population.nc"
     said = run(

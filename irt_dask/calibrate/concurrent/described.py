@@ -10,7 +10,6 @@ import xarray as xr
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.concurrent import links
-from irt_dask.calibrate.concurrent.freed import Naming
 from irt_dask.calibrate.concurrent.pair_tests import Pairs
 from irt_dask.calibrate.concurrent.rounds import Change, Rule
 from irt_dask.calibrate.marginal import described as marginal
@@ -18,6 +17,7 @@ from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.engine import dataset
+from irt_dask.store.freed_items import Naming
 
 
 @dataclasses.dataclass

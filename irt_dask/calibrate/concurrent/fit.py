@@ -14,7 +14,6 @@ import xarray as xr
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.concurrent import links, rounds
 from irt_dask.calibrate.concurrent.described import Record, described
-from irt_dask.calibrate.concurrent.freed import Naming, view
 from irt_dask.calibrate.concurrent.pair_tests import Pairs
 from irt_dask.calibrate.marginal import course, sampling
 from irt_dask.calibrate.marginal import errors as marginal_errors
@@ -34,6 +33,7 @@ from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
 from irt_dask.population.units import in_units
 from irt_dask.store import Responses
+from irt_dask.store.freed_items import Naming, view
 
 #: What ``free`` says for the test.
 _TEST = "test"

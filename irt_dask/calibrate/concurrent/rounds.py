@@ -11,12 +11,12 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.concurrent import pair_tests, residual_sums
-from irt_dask.calibrate.concurrent.freed import Naming
 from irt_dask.calibrate.marginal.expected import Grid
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.engine import Engine
 from irt_dask.items.mixture import Mixture
+from irt_dask.store.freed_items import Naming
 
 #: Letters of parameters that are not tested: asymptotes, of which a group says next to nothing.
 _ASYMPTOTES = ("c", "u")

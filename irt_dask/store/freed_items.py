@@ -1,0 +1,193 @@
+"""Items that are freed in some groups, as items of their own: a view of the responses.
+
+An item that is freed in a group becomes another one, "item@group", which nobody outside the group
+was given.  Nothing is copied: blocks are renamed when they are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from irt_dask.arrays import Bools, Ints
+from irt_dask.errors import InputError, listed
+from irt_dask.kernels.responses import layouts
+from irt_dask.store.blocks import Block, WrappedRef
+from irt_dask.store.categories import together
+from irt_dask.store.responses import Responses, check_item_ids, sha256
+
+#: What stands between an item and the group in which it is freed.
+AT = "@"
+
+
+@dataclasses.dataclass(frozen=True)
+class Naming:
+    """Which item each item is in each group.
+
+    ``columns`` (groups, items of the responses) are places among the items of the view, whose
+    items ``origin`` were; ``group`` is the one in which a freed item is, -1 of the others.  A row
+    of ``columns`` beyond those of ``labels`` is of all other groups; without one these are refused.
+    """
+
+    labels: tuple[str, ...]
+    item_id: tuple[str, ...]
+    columns: Ints
+    origin: Ints
+    group: Ints
+
+    @classmethod
+    def of(cls, item_id: tuple[str, ...], labels: tuple[str, ...], freed: Bools) -> Naming:
+        """Name the items of which (groups, items) are freed; one that is everywhere has no rest."""
+        n_groups, m = freed.shape
+        left = np.flatnonzero(~freed.all(axis=0))
+        item, group = np.nonzero(freed.T)
+        columns = np.empty((n_groups, m), dtype=np.int64)
+        columns[:, left] = np.arange(left.size)
+        columns[group, item] = left.size + np.arange(item.size)
+        names = [item_id[j] for j in left]
+        names += [f"{item_id[j]}{AT}{labels[g]}" for j, g in zip(item, group, strict=True)]
+        taken = set(item_id)
+        if clash := [name for name in names[left.size :] if name in taken]:
+            raise InputError(
+                f"{len(clash)} item(s) that are freed in a group would have the name of another "
+                f"item: {listed(clash, 5)}; rename these items or groups"
+            )
+        return cls(
+            labels, check_item_ids(names), columns, np.append(left, item),
+            np.append(np.full(left.size, -1), group),
+        )  # fmt: skip
+
+    @property
+    def freed(self) -> Bools:
+        """Pairs that are freed, (groups, items)."""
+        return self.group[self.columns] >= 0
+
+    @property
+    def together(self) -> Bools:
+        """Items of each group, (groups, items of the view)."""
+        out = np.zeros((len(self.columns), len(self.item_id)), dtype=bool)
+        np.put_along_axis(out, self.columns, True, axis=1)
+        return out
+
+    def of_model(self, model: str | Mapping[str, str], item_id: tuple[str, ...]) -> Any:
+        """A choice of models by item, for the items of the view too."""
+        if isinstance(model, str):
+            return model
+        known = {str(i): name for i, name in model.items()}
+        if lacking := [i for i in item_id if i not in known]:
+            raise InputError(
+                f"model= names no model for {len(lacking)} item(s): {listed(lacking, 10)}"
+            )
+        if unknown := sorted(known.keys() - set(item_id)):
+            raise InputError(
+                f"model= names {len(unknown)} item(s) that the responses do not have: "
+                f"{listed(unknown, 10)}"
+            )
+        return {i: known[item_id[j]] for i, j in zip(self.item_id, self.origin, strict=True)}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FreedRef(WrappedRef):
+    """A block's reference whose block has freed items under their own names."""
+
+    ref: Any
+    naming: Naming
+    name: str  # of this view
+
+    @property
+    def cache_key(self) -> tuple[Any, ...] | None:
+        """Identity of the block in this view."""
+        return ("freed", self.name, self.index, self.ref.cache_key)
+
+    def read(self) -> Block:
+        """Return the block, its items renamed by the groups of its persons."""
+        block: Block = self.ref.read()
+        column = self.naming.columns[self._groups()]
+        return dataclasses.replace(block, data=renamed(block.data, column, self.naming))
+
+    def _groups(self) -> NDArray[np.int64]:
+        """Number of the group of each person."""
+        labels = np.asarray(self.ref.groups()).astype(str)
+        known = np.array(self.naming.labels)
+        at = np.minimum(np.searchsorted(known, labels), known.size - 1)
+        other = known[at] != labels
+        if len(self.naming.columns) > known.size:
+            at[other] = known.size
+        elif other.any():
+            raise InputError(
+                f"{listed(sorted({*labels[other].tolist()}), 5)}: no such group was calibrated, so "
+                f"that nobody knows which items are freed in it; calibrate it with the others, or "
+                f"leave its persons out"
+            )
+        return at
+
+
+def renamed(data: layouts.Layout, column: Ints, naming: Naming) -> layouts.Layout:
+    """Responses whose items are those of ``column`` (persons, items), in ascending order."""
+    n = data.shape[0]
+    sparse = layouts.to_sparse(data)
+    row = np.repeat(np.arange(n), np.diff(sparse.indptr))
+    new = column[row, sparse.indices]
+    order = np.lexsort((new, row))
+    out = layouts.Sparse(
+        sparse.indptr, new[order].astype(np.int32), sparse.values[order], len(naming.item_id)
+    )
+    dense = n * len(naming.item_id) * layouts.SPARSE_BELOW < out.indices.size
+    return layouts.to_dense(out) if dense else out
+
+
+def view(responses: Responses, naming: Naming) -> Responses:
+    """The same responses with freed items under their own names."""
+    text = repr((naming.labels, naming.item_id)).encode()
+    of_pairs = sha256(text, np.ascontiguousarray(naming.columns))
+    known = responses.checksum
+    # Data in memory have no name of their own: this view's is never used again.
+    name = of_pairs + (uuid.uuid4().hex if known is None else known)
+    each = responses.n_categories
+    return dataclasses.replace(
+        responses,
+        refs=[FreedRef(ref, naming, name) for ref in responses.refs],
+        item_id=naming.item_id,
+        categories=together(each[j] for j in naming.origin),
+        checksum=None if known is None else sha256(known.encode(), of_pairs.encode()),
+        truth=None,  # of the items as they were
+    )
+
+
+def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> Responses:
+    """The responses as these items are named: those of groups with an item of their own as to it.
+
+    ``items`` say in ``item_freed_group`` which are whose; groups of which they say nothing have the
+    common ones.  Responses that have such items by name already are taken as they are.
+    """
+    if "item_freed_group" not in items or "item_id" not in items:
+        return responses
+    place = {name: j for j, name in enumerate(responses.item_id)}
+    ids = [str(i) for i in items["item_id"].values]
+    own = {i: str(g) for i, g in zip(ids, items["item_freed_group"].values, strict=True) if str(g)}
+    if any(i in place for i in own):
+        return responses
+    pairs = {(i.removesuffix(f"{AT}{g}"), g) for i, g in own.items() if i.endswith(f"{AT}{g}")}
+    pairs = {(item, group) for item, group in pairs if item in place}
+    if not pairs:
+        return responses
+    if not responses.has_groups:
+        named = listed([f"{item}{AT}{group}" for item, group in sorted(pairs)], 5)
+        raise InputError(
+            f"{method}: {len(pairs)} of the items are those of one group each, which answered the "
+            f"item otherwise than the others ({named}), and the responses have no groups of "
+            f"persons: give them, or leave these items out of the bank to have everybody's for all"
+        )
+    known = items["group_label"].values.astype(str) if "group_label" in items else ()
+    labels = tuple(sorted({*known, *(group for _, group in pairs)}))
+    nobody_s = {item for item, _ in pairs}.difference(ids)  # everybody's own: of no other group
+    freed = np.zeros((len(labels) + (not nobody_s), len(place)), dtype=bool)
+    for item, group in pairs:
+        freed[labels.index(group), place[item]] = True
+    return view(responses, Naming.of(responses.item_id, labels, freed))
