@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 import pandas as pd
 
 from irt_dask.cli.common import json_option, quiet_option, rows, show, warned
-from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.results import new_table, records, write_table
 from irt_dask.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ _MOST = 60
 _file = click.argument("file", type=click.Path())
 _level = click.option("--level", type=float, default=0.95, show_default=True,
                       help="Level of intervals.")  # fmt: skip
-_out = click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write all rows.")
+_out = click.option("--out", type=click.Path(), metavar="TABLE.csv",
+                    help="Write all rows, as CSV or as TABLE.parquet.")  # fmt: skip
 _report = click.option("--report", type=click.Path(), metavar="PAGE.html",
                        help="Write a page with all rows and pictures of groups.")  # fmt: skip
 _OPTIONS = (
@@ -34,6 +36,8 @@ _OPTIONS = (
     click.option("--on", default="person_id", show_default=True, metavar="COLUMN[=COLUMN]",
                  help="Column of both tables by which they are joined, or its names in FILE and "
                  "TABLE."),
+    click.option("--delimiter", metavar="SIGN", help="What separates values in CSV files, ';' for "
+                 "example (default: a comma)."),
     click.option("--weight", metavar="COLUMN", help="Weights of the full sample (default: those of "
                  "the preset, or 1 for all)."),
     click.option("--preset", metavar="SURVEY", help="Replicate weights and their columns as in "
@@ -44,9 +48,17 @@ _OPTIONS = (
                  "replicate weights are made that leave out one at a time."),
     click.option("--strata", metavar="COLUMN", help="With --units: the strata that they were "
                  "drawn within."),
-    click.option("--method", help="With --replicates: brr, fay, jk1, jk2 or jk2_both. Of --units "
-                 "it is jk1, and jkn with --strata."),
+    click.option("--zone", metavar="COLUMN", help="Zones, pairs of sampling units, from which "
+                 "replicate weights are made; with --unit and --method."),
+    click.option("--unit", metavar="COLUMN", help="With --zone: which of its two units a person "
+                 "is of."),
+    click.option("--method", help="With --replicates: brr, fay, jk1, jkn, jk2 or jk2_both; with "
+                 "--zone: brr, fay, jk2 or jk2_both. Of --units it is jk1, and jkn with "
+                 "--strata."),
     click.option("--fay", type=float, metavar="K", help="Fay's factor, with --method fay."),
+    click.option("--scale", metavar="C[,C...]", help="With --replicates: what squares of a "
+                 "replicate's deviation are multiplied with, one number or one a replicate; "
+                 "--method jkn needs it."),
     _level,
     _out,
     _report,
@@ -63,16 +75,14 @@ def _of_tables(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _made(
-    function: str, file: str, what: Any, *, preset: str | None, replicates: tuple[str, ...],
-    units: str | None, strata: str | None, method: str | None, fay: float | None,
-    join: str | None, on: str, out: str | None, report: str | None, as_json: bool, quiet: bool,
-    **options: Any,
+    function: str, file: str, what: Any, *, join: str | None, on: str, out: str | None,
+    report: str | None, as_json: bool, quiet: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Make a table by a function of irt_dask, show it and write it."""
     import irt_dask as irt
 
-    path, page = new_csv(out), _new_page(report)
-    design = _design(preset, replicates, units, strata, method, fay)
+    path, page = new_table(out, file, join), _new_page(report)
+    design = _design(options)
     first, sep, second = on.partition("=")
     with warned(quiet):
         table: pd.DataFrame = getattr(irt, function)(
@@ -82,41 +92,32 @@ def _made(
     _show(table, path, page, Path(file).name, as_json)
     if design is None and not as_json:
         click.echo(
-            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools), "
-            "or replicate\nweights, --replicates and --method or --preset (in Python "
-            "irt_dask.Replicates.from_zones\nmakes them of pairs of units)"
+            "\nErrors of sampling are not known without sampling units, --units COLUMN (schools) or"
+            "\n--zone, --unit and --method (pairs of them), or replicate weights, --replicates and"
+            "\n--method or --preset"
         )
 
 
-def _design(
-    preset: str | None, replicates: tuple[str, ...], units: str | None, strata: str | None,
-    method: str | None, fay: float | None,
-) -> Replicates | None:  # fmt: skip
-    """The replicate weights, or what makes them; None: there are none."""
-    import irt_dask as irt
+def _design(options: dict[str, Any]) -> Replicates | None:
+    """The replicate weights that options name, which are taken from among them."""
+    from irt_dask.survey.designs import Design
 
-    if preset and (replicates or units or strata or method or fay is not None):
+    said = {field.name: options.pop(field.name) for field in fields(Design)}
+    said["scale"] = _factors(said["scale"])
+    return Design(**said).replicate_weights(lambda name: f"--{name}")
+
+
+def _factors(text: str | None) -> float | list[float] | None:
+    """What --scale says: a number for all replicates, or one for each."""
+    if text is None:
+        return None
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
         raise InputError(
-            "--preset says all of --replicates, --units, --strata, --method and --fay: give one or "
-            "the other"
-        )
-    if strata and not units:
-        raise InputError("--strata are those of --units, which there are none")
-    if units:
-        if replicates or fay is not None:
-            raise InputError("--units makes replicate weights: leave out --replicates and --fay")
-        own = "jk1" if strata is None else "jkn"
-        if method not in (None, own):
-            raise InputError(
-                f"--method {method}: of --units it is jk1, and with --strata jkn, as follows "
-                f"without --method"
-            )
-        return irt.Replicates.from_units(units, strata)
-    if bool(replicates) != bool(method):
-        raise InputError("--replicates and --method belong together")
-    if preset:
-        return irt.Replicates.preset(preset)
-    return irt.Replicates(method, list(replicates), fay=fay) if method else None
+            f"--scale {text!r}: give a number, or one a replicate with commas between them"
+        ) from None
+    return found if len(found) > 1 else found[0]
 
 
 def _new_page(path: str | None) -> Path | None:
@@ -131,7 +132,7 @@ def _show(
     table: pd.DataFrame, path: Path | None, page: Path | None, title: str, as_json: bool
 ) -> None:  # fmt: skip
     """Write a table and its page, and show it."""
-    write_csv(table, path)
+    write_table(table, path)
     if page is not None:
         from irt_dask.report.published import write_tables
 
@@ -213,13 +214,13 @@ def trend(
 ) -> None:  # fmt: skip
     """Changes between two tables of 'irt-dask tabulate', LATER less EARLIER.
 
-    EARLIER and LATER are CSV files that 'irt-dask tabulate --out' wrote. The linking error enters
+    EARLIER and LATER are files that 'irt-dask tabulate --out' wrote. The linking error enters
     the errors of means and percentiles once; it must be said, with 0 if the values hold it already
     or there is none.
     """
     import irt_dask as irt
 
-    path, page = new_csv(out), _new_page(report)
+    path, page = new_table(out, earlier, later), _new_page(report)
     with warned(quiet):
         table = irt.trend(
             earlier, later, linking_error=_linking(linking_error), scale=_scale(scale), level=level

@@ -21,11 +21,20 @@ def new_csv(path: str | None, *inputs: str | None) -> Path | None:
 
     So is one of the files that are read, which would be gone.
     """
+    return _new_file(path, inputs, ".csv")
+
+
+def new_table(path: str | None, *inputs: str | None) -> Path | None:
+    """The same of a table that may also be a Parquet file."""
+    return _new_file(path, inputs, ".csv", ".parquet")
+
+
+def _new_file(path: str | None, inputs: Iterable[str | None], *endings: str) -> Path | None:
     if path is None:
         return None
     new = local_path(path, "a table")
-    if new.suffix != ".csv":
-        raise InputError(f"table {new}: the file name must end in .csv")
+    if new.suffix not in endings:
+        raise InputError(f"table {new}: the file name must end in {' or '.join(endings)}")
     if not new.absolute().parent.is_dir():
         raise InputError(f"table {new}: there is no folder {new.absolute().parent}")
     _refuse_inputs(new, inputs)
@@ -45,6 +54,14 @@ def write_csv(frame: pd.DataFrame, path: Path | None) -> None:
     """
     if path is not None:
         write_atomically(path.absolute(), to_csv(frame).encode())
+
+
+def write_table(frame: pd.DataFrame, path: Path | None) -> None:
+    """Write a table as the ending of :func:`new_table` asks for; nothing without a path."""
+    if path is not None:
+        from irt_dask.survey.tables import as_file  # pyarrow takes its time
+
+        write_atomically(path.absolute(), as_file(frame, path))
 
 
 def new_result(path: str | None, *inputs: str | None) -> Path | None:

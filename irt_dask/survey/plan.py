@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.items.link_constants import OF_PERSONS
 from irt_dask.survey.linking import LINKING, with_links
-from irt_dask.survey.replicates import Replicates, matching
+from irt_dask.survey.replicates import Replicates, counted, label_columns, lacking, matching
 from irt_dask.survey.statistics import Statistic, products, summands
-from irt_dask.survey.tables import Table, numbers
+from irt_dask.survey.tables import On, Source, Table, checked_delimiter, numbers
 from irt_dask.survey.units import Units
+from irt_dask.survey.zones import Zones
 
 if TYPE_CHECKING:  # formulaic takes a while to load, and tables need none of it
     from irt_dask.survey.predictors import Predictors
@@ -99,9 +100,20 @@ class Plan:
         if self.replicates is None:
             return full[:, None]
         r = self.replicates
-        of_units = isinstance(r.weights, Units)  # whose labels may be words
-        needed = {k: batch[k] if of_units else numbers(batch, k, first_row) for k in r.columns}
+        words = label_columns(r)
+        needed = {k: batch[k] if words else numbers(batch, k, first_row) for k in r.columns}
         return np.concatenate([full[:, None], r.matrix(needed, full, first_row)], 1)
+
+
+def opened(
+    persons: Source, join: Source | None, on: On, by: str | Sequence[str],
+    replicates: Replicates | None, delimiter: str | None,
+) -> Table:  # fmt: skip
+    """The table of persons, with which columns are labels."""
+    delimiter = checked_delimiter(delimiter, persons, join)
+    of_units = [] if replicates is None else label_columns(replicates)
+    labels = [*([by] if isinstance(by, str) else by), *of_units]
+    return Table(persons, join, on, labels, delimiter)
 
 
 def planned(
@@ -110,21 +122,14 @@ def planned(
     predictors: Predictors | None = None, binary: bool = False, cut: float | None = None,
 ) -> Plan:  # fmt: skip
     """What is read of a table, checked."""
-    by = [by] if isinstance(by, str) else list(by)
-    for name in by:
-        matching(name, table.columns)
-        if name in OWN:
-            raise InputError(f"by= has {name!r}, a column of the result: give it another name")
-    if twice := repeated(by):
-        raise InputError(f"by= has {twice[0]!r} twice")
+    by, asked = _groups(by, table.columns), replicates
     if not 0 < level < 1:
         raise InputError(f"level={level!r} is not between 0 and 1")
     if replicates is not None:
         weight = weight or replicates.weight
         replicates = replicates.resolved(table.columns)
-        if isinstance(replicates.weights, Units):
-            units = replicates.weights.counted(table.batches(replicates.columns))
-            replicates = replace(replicates, weights=units)
+        if labels := label_columns(replicates):
+            replicates = counted(replicates, table.batches(labels))
     if weight is not None:
         matching(weight, table.columns)
     elif kind := table.lacking_weights:
@@ -153,7 +158,42 @@ def planned(
             )
     _warn_of_best_guesses(plan.variables, table.columns)
     _warn_of_links(plan, unknown, table)
+    _warn_of_lost_columns(values, asked, table.columns)
     return plan
+
+
+def _groups(by: str | Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Columns of groups, checked."""
+    by = [by] if isinstance(by, str) else list(by)
+    for name in by:
+        parts = [part.strip() for part in name.split(",")]
+        if name not in columns and len(parts) > 1 and {*parts} <= {*columns}:
+            raise InputError(
+                f"no column is {name!r}, and {listed(parts)} are: name each by itself, by={parts!r}"
+            )
+        matching(name, columns)
+        if name in OWN:
+            raise InputError(f"by= has {name!r}, a column of the result: give it another name")
+    if twice := repeated(by):
+        raise InputError(f"by= has {twice[0]!r} twice")
+    return by
+
+
+def _warn_of_lost_columns(
+    values: Values, replicates: Replicates | None, columns: Sequence[str]
+) -> None:
+    """Say of which patterns columns seem to be missing: what is left would be taken for all."""
+    of = [*values.values()] if isinstance(values, Mapping) else [values]
+    if replicates is not None and not isinstance(replicates.weights, (Zones, Units)):
+        of.append(replicates.weights)
+    patterns = [p for each in of for p in ([each] if isinstance(each, str) else each) if "*" in p]
+    said = [lacking(p, matching(p, columns)) for p in dict.fromkeys(patterns)]
+    if found := [text for text in said if text]:
+        warnings.warn(
+            f"{'; '.join(found)}: estimates and errors are as if there were no others",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def _warn_of_links(plan: Plan, unknown: Sequence[str], table: Table) -> None:

@@ -17,12 +17,12 @@ from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_uni
 from irt_dask.survey.least_squares import solved
 from irt_dask.survey.linking import DRAWN, LINKING
 from irt_dask.survey.logistic import logistic
-from irt_dask.survey.plan import COLUMNS, Plan, planned
+from irt_dask.survey.plan import COLUMNS, Plan, opened, planned
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import R_SQUARED, Key, interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Source
 
 FAMILIES = ("linear", "logistic")
 
@@ -30,7 +30,8 @@ FAMILIES = ("linear", "logistic")
 def regress(
     persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
     weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
+    join: Source | None = None, on: On = PERSON_ID, delimiter: str | None = None,
+    progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Weighted regressions, with standard errors that hold sampling and imputation.
 
@@ -52,7 +53,7 @@ def regress(
         value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
-    weight, replicates, level, join, on, progress
+    weight, replicates, level, join, on, delimiter, progress
         As in :func:`irt_dask.tabulate`; of logistic regressions passes over the table are counted.
 
     Returns
@@ -106,7 +107,7 @@ def regress(
     True
     """
     left, cut, right = _read(formula, family)
-    table = Table(persons, join, on)
+    table = opened(persons, join, on, by, replicates, delimiter)
     predictors = Predictors(right, table)
     plan = planned(
         table, left, by=by, weight=weight, replicates=replicates, level=level,

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, listed, repeated
 from irt_dask.survey.units import Units
+from irt_dask.survey.zones import Zones
 
 #: Column by name: what a batch of a table is.
 Columns = Mapping[str, NDArray]
 
 METHODS = ("brr", "fay", "jk1", "jkn", "jk2", "jk2_both")
 #: Methods that can be made from pairs of units.
-_OF_ZONES = ("brr", "fay", "jk2", "jk2_both")
+OF_ZONES = ("brr", "fay", "jk2", "jk2_both")
 #: Methods that leave out one unit at a time.
 _OF_UNITS = ("jk1", "jkn")
-
-
-@dataclass(frozen=True)
-class Zones:
-    """Pairs of sampling units: columns of zones, which are 1 to `n`, and of units, 0 and 1."""
-
-    zone: str
-    unit: str
-    n: int
 
 
 def natural(name: str) -> list[str | int]:
@@ -49,8 +42,37 @@ def matching(pattern: str, names: Sequence[str]) -> list[str]:
     found = sorted((n for n in names if wanted.fullmatch(n)), key=natural)
     if not found:
         what = "matches (a * is a number)" if "*" in pattern else "is"
-        raise InputError(f"no column {what} {pattern!r}; there are {listed(names)}")
+        ends = {name[begun.end() :]: None for name in sorted(names, key=natural)
+                if "*" in pattern and (begun := wanted.match(name))}  # fmt: skip
+        longer = f"; {listed((pattern + end for end in ends), 5)} would" if ends else ""
+        raise InputError(f"no column {what} {pattern!r}{longer}; there are {listed(names)}")
     return found
+
+
+def lacking(pattern: str, found: Sequence[str]) -> str | None:
+    """What is to be said of columns of a pattern if some seem to have been lost, else None.
+
+    How many there are is known of published surveys; of others that numbers have no gaps.
+    """
+    before, star, after = pattern.partition("*")
+    if not star or "*" in after:
+        return None
+    digits = [name[len(before) : len(name) - len(after)] for name in found]
+    if not all(map(str.isdigit, digits)):  # a column with a * in its name
+        return None
+    numbers = set(map(int, digits))
+    survey, n = _COUNTS.get(pattern, ("", 0))
+    wanted = range(1, n + 1) if n else range(min(numbers), max(numbers) + 1)
+    if len(wanted) >= 2 * len(numbers) and not n:  # years, as in score2018 and score2022
+        return None
+    width = min(map(len, digits)) if any(d.startswith("0") for d in digits) else 1
+    absent = [f"{before}{k:0{width}d}{after}" for k in wanted if k not in numbers]
+    if n and len(found) != n:
+        lost = f": {listed(absent, 5)} {'is' if len(absent) == 1 else 'are'} missing"
+        return f"{pattern!r} is {len(found)} columns, and {survey} has {n}{lost if absent else ''}"
+    if absent:
+        return f"of {pattern!r} there are {len(found)} columns, without {listed(absent, 5)}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -125,10 +147,8 @@ class Replicates:
         if isinstance(self.weights, Units):
             _check_units(self.method, self.weights)
         elif isinstance(self.weights, Zones):
-            if self.method not in _OF_ZONES:
-                raise InputError(f"{self.method!r} is not made from zones; {listed(_OF_ZONES)} are")
-            if self.weights.n < 2:
-                raise InputError(f"n_zones={self.weights.n}: there must be 2 zones or more")
+            if self.method not in OF_ZONES:
+                raise InputError(f"{self.method!r} is not made from zones; {listed(OF_ZONES)} are")
         elif not isinstance(self.weights, str) and (twice := repeated(list(self.weights))):
             raise InputError(f"weights= has {twice[0]!r} twice")
 
@@ -145,14 +165,27 @@ class Replicates:
 
     @classmethod
     def from_zones(
-        cls, method: str, zone: str, unit: str, *, n_zones: int, weight: str | None = None,
-        fay: float | None = None,
+        cls, method: str, zone: str, unit: str, *, n_zones: int | None = None,
+        weight: str | None = None, fay: float | None = None,
     ) -> Replicates:  # fmt: skip
-        """Weights made from pairs of units: columns `zone` (1 to `n_zones`) and `unit` (0 or 1).
+        """Weights made from pairs of units: columns `zone` and `unit`, labels of any kind.
 
-        ``"jk2"`` doubles unit 1 of a zone and leaves out unit 0, ``"jk2_both"`` does it the other
-        way round too; ``"brr"`` and ``"fay"`` take rows of a Hadamard matrix of the least power of
-        2 above `n_zones`, so that zones are balanced.
+        Zones are the labels of the whole table, which is read once before, and units the two labels
+        that each zone has, both sorted; a zone with one unit or with three is an error that names
+        it. With `n_zones` zones are 1 to `n_zones` and units 0 and 1, and nothing is read before:
+        for a part of the persons replicates are those of all.
+
+        ``"jk2"`` doubles the second unit of a zone and leaves out the first, ``"jk2_both"`` does it
+        the other way round too; ``"brr"`` and ``"fay"`` take rows of a Hadamard matrix of the least
+        power of 2 above the number of zones, so that zones are balanced.
+
+        >>> import irt_dask as irt, pandas as pd
+        >>> persons = pd.DataFrame({"zone": list("aabbccddeeff"), "psu": [1, 2] * 6})
+        >>> persons["score"] = [1.0, 2, 4, 5, 7, 8, 8, 9, 3, 5, 6, 6]
+        >>> design = irt.Replicates.from_zones("jk2", "zone", "psu")
+        >>> irt.tabulate(persons, "score", replicates=design, statistics="mean")[["se", "df"]]
+                se  df
+        0  0.235702   6
         """
         return cls(method, Zones(zone, unit, n_zones), fay=fay, weight=weight)
 
@@ -202,7 +235,7 @@ class Replicates:
         w = self.weights
         if isinstance(w, Units):
             return w.columns
-        return [w.zone, w.unit] if isinstance(w, Zones) else list(w)
+        return w.columns if isinstance(w, Zones) else list(w)
 
     @property
     def n(self) -> int:
@@ -212,8 +245,8 @@ class Replicates:
         if not isinstance(self.weights, Zones):
             return len(self.weights)
         if self.method in ("brr", "fay"):
-            return _order(self.weights.n)
-        return self.weights.n * (2 if self.method == "jk2_both" else 1)
+            return _order(self.weights.size)
+        return self.weights.size * (2 if self.method == "jk2_both" else 1)
 
     def scales(self, n: int) -> Floats:
         """c of each of n replicates, (n,)."""
@@ -224,6 +257,8 @@ class Replicates:
             return np.broadcast_to(given, (n,)).copy()
         if isinstance(self.weights, Units):
             return self.weights.scales
+        if not n:  # zones of a table that has no rows
+            return np.zeros(0)
         c = {
             "brr": 1 / n, "jk1": (n - 1) / n, "jk2": 1.0, "jk2_both": 0.5,
             "fay": 1 / (n * (1 - (self.fay or 0.0)) ** 2),
@@ -246,20 +281,11 @@ class Replicates:
 
     def _of_zones(self, batch: Columns, zones: Zones, first_row: int) -> Floats:
         """Factors (persons, replicates)."""
-        zone, unit = (np.asarray(batch[k], dtype=np.float64) for k in (zones.zone, zones.unit))
-        for name, values, ok in (
-            (zones.zone, zone, (zone >= 1) & (zone <= zones.n) & (zone == np.round(zone))),
-            (zones.unit, unit, (unit == 0) | (unit == 1)),
-        ):
-            if not ok.all():
-                row = int(np.argmin(ok))
-                wanted = f"a zone from 1 to {zones.n}" if name == zones.zone else "unit 0 or 1"
-                raise InputError(
-                    f"row {first_row + row + 1}, column {name!r}: {values[row]} is not {wanted}"
-                )
-        at, second = zone.astype(np.intp) - 1, unit == 1
+        at, second = zones.places(batch, first_row)
         if self.method in ("brr", "fay"):
-            sign = hadamard(self.n)[:, 1 : zones.n + 1].T[at]  # the first column is all of one sign
+            sign = hadamard(self.n)[:, 1 : zones.size + 1].T[
+                at
+            ]  # the first column is all of one sign
             up = np.where(second[:, None], sign, -sign) > 0
             k = self.fay or 0.0
             return np.where(up, 2 - k, k)
@@ -267,8 +293,27 @@ class Replicates:
         rows = np.arange(at.size)
         out[rows, at] = np.where(second, 2.0, 0.0)
         if self.method == "jk2_both":
-            out[rows, zones.n + at] = np.where(second, 0.0, 2.0)
+            out[rows, zones.size + at] = np.where(second, 0.0, 2.0)
         return out
+
+
+def holds_weights(replicates: Replicates) -> bool:
+    """Whether its columns are weights, and not factors of them or units that make them."""
+    return not (replicates.factors or isinstance(replicates.weights, (Zones, Units)))
+
+
+def label_columns(replicates: Replicates) -> list[str]:
+    """Columns of labels, words or numbers, from which weights are made."""
+    w = replicates.weights
+    labelled = isinstance(w, Units) or (isinstance(w, Zones) and w.n is None)
+    return replicates.columns if labelled else []
+
+
+def counted(replicates: Replicates, frames: Iterable[pd.DataFrame]) -> Replicates:
+    """With the labels of a table, batches of whose :func:`label_columns` these are."""
+    if isinstance(replicates.weights, (Zones, Units)):
+        return replace(replicates, weights=replicates.weights.counted(frames))
+    return replicates
 
 
 def _check_units(method: str, units: Units) -> None:
@@ -295,3 +340,5 @@ _PRESETS = {
     ),
     "naep": Replicates("jk2", "SRWT*", weight="ORIGWT"),
 }  # fmt: skip
+#: How many replicate weights a survey has, by the pattern of their names.
+_COUNTS = {"W_FSTURWT*": ("PISA", 80), "W_FSTR*": ("PISA", 80), "SRWT*": ("NAEP", 62)}

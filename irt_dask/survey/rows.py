@@ -20,6 +20,7 @@ from irt_dask.survey.combine import (
     is_nothing,
 )
 from irt_dask.survey.plan import Plan
+from irt_dask.survey.replicates import holds_weights
 from irt_dask.survey.statistics import Statistic
 from irt_dask.survey.sums import Gathered, Group
 
@@ -140,7 +141,9 @@ def _of_weights(gathered: Gathered, plan: Plan) -> Iterator[str]:
         )
     share = gathered.spread
     if plan.replicates is not None and (share < LEAST_SPREAD or share > MOST_SPREAD):
+        once = "no weight was given (weight=), and each person counts once; "
         yield (
+            f"{once if holds_weights(plan.replicates) and not plan.weight else ''}"
             f"replicate weights do not go with method={plan.replicates.method!r}: a person's w_r "
             f"have a variance about the weight w, sum of c_r (w_r / w - 1)^2, of {share:.2g} in "
             f"the mean, where each method makes it 1, so that errors are about "

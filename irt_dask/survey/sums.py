@@ -13,6 +13,7 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.progress import Progress, ProgressOption
 from irt_dask.errors import InputError, TooLargeError
 from irt_dask.survey.plan import Plan
+from irt_dask.survey.replicates import holds_weights
 from irt_dask.survey.statistics import cross_products
 from irt_dask.survey.tables import Table, numbers, whole
 
@@ -22,6 +23,9 @@ MOST_GROUPS = 10_000
 MOST_BYTES = 8 << 30
 #: Weights that a batch holds: of many replicates it has fewer persons.
 _NUMBERS = 1 << 25
+#: How far the mean of a person's replicate weights may be from his weight: by so much of it, and by
+#: so many times the chance of replicates that are not balanced (of JK2's it is 1.4 at most).
+_FAR, _CHANCE = 0.1, 1.5
 
 
 @dataclass
@@ -102,6 +106,7 @@ def gather(
                 "percentiles hold the values and weights of all persons, here more than "
                 f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
             )
+    spread.check()
     out.spread, out.nowhere = spread.mean, spread.nowhere
     return out
 
@@ -117,6 +122,9 @@ class _Spread:
         r = plan.replicates
         self._scales = None if r is None else r.scales(r.n)
         self._sum, self._n = 0.0, 0
+        #: Whether the columns are weights of which the full sample's was not named.
+        self._alone = r is not None and plan.weight is None and holds_weights(r)
+        self._far, self._total = 0, 0.0
         #: Persons with a weight who have none in any replicate.
         self.nowhere = 0
 
@@ -127,6 +135,24 @@ class _Spread:
             self.nowhere += int((some[:, 1:].max(axis=1, initial=0.0) == 0).sum())
             self._sum += float((((some[:, 1:] / some[:, :1] - 1) ** 2) @ self._scales).sum())
             self._n += len(some)
+            if self._alone:
+                own = some[:, 1:]
+                middle, chance = own.mean(axis=1), own.std(axis=1) / own.shape[1] ** 0.5
+                self._far += int((np.abs(middle - 1) > np.maximum(_FAR, _CHANCE * chance)).sum())
+                self._total += float(middle.sum())
+
+    def check(self) -> None:
+        """Refuse replicates of a weight that was not given: replicates are about it in the mean.
+
+        Estimates would count each person once, and errors be about others: no row could be right.
+        """
+        if 2 * self._far > self._n:
+            raise InputError(
+                f"no weight was given, so that each person would count once, and replicate weights "
+                f"are {self._total / self._n:.3g} in the mean, where those of persons who count "
+                f"once are about 1: give weight= the column of the full sample's weight that they "
+                f"are replicates of"
+            )
 
     @property
     def mean(self) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,12 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pa_compute
 import pyarrow.csv as pa_csv
 import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.store.documents import from_cell, from_json
+from irt_dask.store.documents import from_cell, from_json, to_csv
 
 #: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
@@ -26,6 +29,8 @@ PERSON_ID, GROUP = "person_id", "person_group"
 On: TypeAlias = str | tuple[str, str]
 #: Rows of a batch.
 _ROWS = 1 << 16
+#: What a cell of a CSV file says that is missing.
+_MISSING = pa_csv.ConvertOptions().null_values
 #: Whole numbers, as tables may write them.
 _WHOLE = r"-?[0-9]+(\.0*)?"
 
@@ -33,24 +38,37 @@ _WHOLE = r"-?[0-9]+(\.0*)?"
 class Table:
     """Columns and batches of a source.
 
-    A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs. Empty cells
-    are missing, and so are NA, NaN and null.
+    A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs, others with
+    commas or by the `delimiter`, which is that of a table that is joined too. Empty cells
+    are missing, and so are NA, NaN and null; not in text of the columns `labels`, which may be
+    here or in the table that is joined: a country may be called NA, as Namibia is.
     """
 
-    def __init__(self, source: Source, join: Source | None = None, on: On = PERSON_ID) -> None:
+    def __init__(
+        self, source: Source, join: Source | None = None, on: On = PERSON_ID,
+        labels: Collection[str] = (), delimiter: str | None = None,
+    ) -> None:  # fmt: skip
         self.source = source
+        self._delimiter = delimiter
         self._joined: Joined | None = None
+        self._labels = set(labels)
+        self._texts: set[str] = set()
         self._names = self._open(source)
         if join is not None:
-            self._joined = Joined(self, Table(join), on)
+            self._joined = Joined(self, Table(join, labels=labels, delimiter=delimiter), on)
 
     def _open(self, source: Source) -> list[str]:
         self._dataset: pa_dataset.Dataset | None = None
         if isinstance(source, pd.DataFrame):
             names = [str(c) for c in source.columns]
         else:
-            self._dataset = _opened(Path(fspath(source)))
+            _check_header(Path(fspath(source)), self._delimiter)
+            self._dataset = _opened(Path(fspath(source)), self._delimiter)
             names = list(self._dataset.schema.names)
+            # of nothing but NA no type is told
+            for field in self._dataset.schema:
+                if field.name in self._labels and pa.types.is_null(field.type):
+                    self.as_text(field.name)
         if twice := repeated(names):
             raise InputError(f"the table has the column {twice[0]!r} twice")
         return names
@@ -91,7 +109,9 @@ class Table:
     def as_text(self, name: str) -> None:
         """Read this column of a CSV file as it is written: 007 is not 7."""
         if self._dataset is not None and not isinstance(self.source, pd.DataFrame):
-            self._dataset = _opened(Path(fspath(self.source)), name)
+            self._labels.add(name)
+            self._texts.add(name)
+            self._dataset = _opened(Path(fspath(self.source)), self._delimiter, self._texts)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source.
@@ -118,9 +138,23 @@ class Table:
                 columns=wanted, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1
             ):
                 if batch.num_rows:
-                    yield batch.to_pandas()
+                    yield self._missing(batch).to_pandas()
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.source}: {error}") from error
+
+    def _missing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Text of a CSV file, which is read as it is, without what says that a cell is missing."""
+        assert self._dataset is not None
+        if not isinstance(self._dataset.format, pa_dataset.CsvFileFormat):
+            return batch
+        columns = []
+        for field, column in zip(batch.schema, batch.columns, strict=True):
+            if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+                words = [""] if field.name in self._labels else _MISSING
+                nothing = pa_compute.is_in(column, value_set=pa.array(words).cast(field.type))
+                column = pa_compute.if_else(nothing, pa.scalar(None, field.type), column)
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 class Joined:
@@ -202,7 +236,46 @@ def _keys(column: pd.Series, table: str, first_row: int) -> pd.Index:
     return pd.Index(keys)
 
 
-def _opened(path: Path, as_text: str | None = None) -> pa_dataset.Dataset:
+def checked_delimiter(given: str | None, *sources: Source | None) -> str | None:
+    """The sign between values of CSV files among these; an error where it is of none of them."""
+    if given is None:
+        return None
+    if not any(isinstance(s, (str, PathLike)) and _is_csv(Path(fspath(s))) for s in sources):
+        raise InputError(
+            f"delimiter={given!r} is of CSV files (.csv, .csv.gz), and there is none: leave it out"
+        )
+    sign = "\t" if given in ("tab", "\\t") else given
+    if len(sign) != 1 or not sign.isascii() or sign.isalnum() or sign in ' "\r\n':
+        raise InputError(f"delimiter={given!r}: it is a sign such as ',', ';' or '|', or 'tab'")
+    return sign
+
+
+def _is_csv(path: Path) -> bool:
+    return path.name.lower().endswith((".csv", ".csv.gz"))
+
+
+def _check_header(path: Path, delimiter: str | None) -> None:
+    """Refuse a CSV file of one column if its name looks like several, unless that was said."""
+    if delimiter is not None or not _is_csv(path) or not path.is_file():
+        return
+    try:
+        with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
+            names = file.readline(_ROWS).decode(errors="replace").strip()
+    except OSError as error:
+        raise InputError(f"{path}: {error}") from error
+    signs = [sign for sign in (";", "\t", "|") if sign in names]
+    if signs and "," not in names:
+        said = "tab" if signs[0] == "\t" else signs[0]
+        raise InputError(
+            f"{path} has the one column {names[:60]!r}{'...' * (len(names) > 60)}: are values "
+            f"separated by something else than a comma? Give delimiter={said!r}, or delimiter=',' "
+            f"if this is its name"
+        )
+
+
+def _opened(
+    path: Path, delimiter: str | None = None, as_text: Collection[str] = ()
+) -> pa_dataset.Dataset:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
     name = path.name.lower()
@@ -215,11 +288,12 @@ def _opened(path: Path, as_text: str | None = None) -> pa_dataset.Dataset:
             return pa_dataset.dataset(files, format="parquet")
         if not name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
             raise InputError(f"{path}: tables are CSV (.csv, .tsv, .gz) or Parquet files")
-        parse = pa_csv.ParseOptions(delimiter="\t" if ".tsv" in name else ",")
+        parse = pa_csv.ParseOptions(delimiter=(delimiter or ",") if _is_csv(path) else "\t")
         # types from a first look at 16 MiB: a column of whole numbers may have a fraction later
         read = pa_csv.ReadOptions(block_size=1 << 24)
-        texts = {} if as_text is None else {as_text: pa.string()}
-        convert = pa_csv.ConvertOptions(strings_can_be_null=True, column_types=texts)
+        # whether NA is a word depends on the column: Table._missing
+        texts = dict.fromkeys(as_text, pa.string())
+        convert = pa_csv.ConvertOptions(strings_can_be_null=False, column_types=texts)
         return pa_dataset.dataset(
             str(path),
             format=pa_dataset.CsvFileFormat(
@@ -244,12 +318,26 @@ def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float6
         ) from None
 
 
+def as_file(frame: pd.DataFrame, path: Path) -> bytes:
+    """A table as a file of this name holds it, CSV or Parquet."""
+    if path.suffix != ".parquet":
+        return to_csv(frame).encode()
+    # a column that compares numbers (1, 2, "2 minus 1") has a type in pandas alone
+    mixed = [name for name in frame if frame[name].dtype.kind == "O"
+             and frame[name].map(type).nunique() > 1]  # fmt: skip
+    out = io.BytesIO()
+    frame.astype(dict.fromkeys(mixed, str)).to_parquet(out, engine="pyarrow", index=False)
+    return out.getvalue()
+
+
 def written(path: str | PathLike[str]) -> pd.DataFrame:
-    """A table that was written as a CSV file (``irt-dask tabulate --out``)."""
+    """A table that was written as a CSV or Parquet file (``irt-dask tabulate --out``)."""
     file = Path(fspath(path))
     if not file.is_file():
         raise InputError(f"{file}: there is no such file")
     try:
+        if file.suffix == ".parquet":
+            return pd.read_parquet(file)
         # nothing but an empty cell is missing: a group may be called NA, as Namibia is
         frame = pd.read_csv(file, keep_default_na=False, na_values=[""])
     except (ValueError, pd.errors.ParserError) as error:

@@ -15,7 +15,7 @@ from irt_dask.errors import listed
 from irt_dask.survey.combine import unless_one_unit
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
 from irt_dask.survey.linking import DRAWN, LINKING
-from irt_dask.survey.plan import COLUMNS, Plan, Values, planned
+from irt_dask.survey.plan import COLUMNS, Plan, Values, opened, planned
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import Found, Key, rows_of, sorted_groups, warn_of
 from irt_dask.survey.statistics import (
@@ -26,14 +26,15 @@ from irt_dask.survey.statistics import (
     statistics_of,
 )
 from irt_dask.survey.sums import Gathered, Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Source
 
 
 def tabulate(
     persons: Source, values: Values, *, by: str | Sequence[str] = (), weight: str | None = None,
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
     gaps: Gaps = (), level: float = 0.95,
-    join: Source | None = None, on: On = PERSON_ID, progress: ProgressOption = None,
+    join: Source | None = None, on: On = PERSON_ID, delimiter: str | None = None,
+    progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -71,6 +72,8 @@ def tabulate(
         A second table of the same persons, whose columns stand beside those of the first (scores,
         and a file of countries and replicate weights), by the column `on`, or by the pair of its
         names in both. Those that are asked for are held in memory.
+    delimiter
+        What separates values in CSV files, ``";"`` for example (default: a comma).
     progress
         A bar while the table is read (default: where standard error is a terminal), or a function
         of (stage, rows done, all rows or None).
@@ -140,7 +143,7 @@ def tabulate(
     >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
     ['f', 'm', 'm minus f']
     """
-    table = Table(persons, join, on)
+    table = opened(persons, join, on, by, replicates, delimiter)
     plan = planned(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),

@@ -50,7 +50,7 @@ def trend(
     Parameters
     ----------
     earlier, later
-        Tables of :func:`irt_dask.tabulate`, or CSV files of them (``irt-dask tabulate --out``).
+        Tables of :func:`irt_dask.tabulate`, or files of them (``irt-dask tabulate --out``).
         Rows belong together by variable, group and statistic.
     linking_error
         Standard error of the shift between the scales, on their units. It must be said: 0.0 where

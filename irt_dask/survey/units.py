@@ -39,10 +39,19 @@ class Units:
 
     def counted(self, frames: Iterable[pd.DataFrame]) -> Units:
         """The same, with all units of a table, strata in their order and units in theirs."""
+        drawn = self.sorted_pairs(frames)
+        if not drawn:
+            return self  # whoever reads the table says that it has no rows
+        self._check(drawn)
+        self._warn_of_names(drawn)
+        return replace(self, drawn=drawn)
+
+    def sorted_pairs(self, frames: Iterable[pd.DataFrame]) -> tuple[Drawn, ...]:
+        """All units that a table has, each with its stratum; none of a table without rows."""
         found: set[Drawn] = set()
         first_row = 0
         for frame in frames:
-            pairs, _ = self._pairs(frame, first_row)
+            pairs, _ = self.pairs(frame, first_row)
             found.update(pairs)
             first_row += len(frame)
             if len(found) > MOST_UNITS:
@@ -51,12 +60,7 @@ class Units:
                     f"replicate: if it names persons, give the units that were drawn before them; "
                     f"else put units together at random, within strata, to some hundreds"
                 )
-        if not first_row:
-            return self  # whoever reads the table says that it has no rows
-        drawn = tuple(sorted(found, key=lambda pair: tuple(map(_order, pair))))
-        self._check(drawn)
-        self._warn_of_names(drawn)
-        return replace(self, drawn=drawn)
+        return tuple(sorted(found, key=lambda pair: tuple(map(_order, pair))))
 
     def _check(self, drawn: tuple[Drawn, ...]) -> None:
         """Refuse what leaves nobody when a unit is left out."""
@@ -121,10 +125,10 @@ class Units:
 
     def factors(self, frame: Mapping[str, NDArray[Any]], first_row: int) -> Floats:
         """Factors (persons, replicates) of the weights of some rows."""
-        pairs, code = self._pairs(pd.DataFrame(dict(frame)), first_row)
+        pairs, code = self.pairs(pd.DataFrame(dict(frame)), first_row)
         return self._factors[np.array([self._place[pair] for pair in pairs], dtype=np.intp)[code]]
 
-    def _pairs(self, frame: pd.DataFrame, first_row: int) -> tuple[list[Drawn], Ints]:
+    def pairs(self, frame: pd.DataFrame, first_row: int) -> tuple[list[Drawn], Ints]:
         """Units that occur in some rows, with their strata; which of them each row is of."""
         each = [_coded(frame[name], name, first_row) for name in self.columns]
         units, unit = each[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,6 @@ from pydantic import Field, model_validator
 from irt_dask.banks.saved import check_new_result, write_result
 from irt_dask.errors import InputError
 from irt_dask.store import Responses
-from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import local_path
 from irt_dask.workflow.directory import SCORES, RunDirectory
@@ -72,41 +72,32 @@ class TableSection(Section):
     #: Table of countries and replicate weights, and the column of persons in it.
     persons: str | None = None
     on: str = "person_id"
+    #: What separates values there, if it is a CSV file without commas between them.
+    delimiter: str | None = None
     weight: str | None = None
     preset: str | None = None
     replicates: list[str] = Field(default_factory=list)
     #: Column of sampling units, and of the strata that they were drawn within.
     units: str | None = None
     strata: str | None = None
-    method: Literal["brr", "fay", "jk1", "jk2", "jk2_both"] | None = None
+    #: Columns of pairs of sampling units and of the two units in each.
+    zone: str | None = None
+    unit: str | None = None
+    method: Literal["brr", "fay", "jk1", "jkn", "jk2", "jk2_both"] | None = None
     fay: float | None = None
+    scale: float | list[float] | None = None
 
     @model_validator(mode="after")
     def _one_design(self) -> TableSection:
-        of_weights = self.replicates or self.method or self.fay is not None
-        if self.preset and of_weights:
-            raise ValueError("preset says all of replicates, method and fay: give one or the other")
-        if self.units and (self.preset or of_weights):
-            raise ValueError(
-                "units makes replicate weights: leave out preset, replicates, method and fay"
-            )
-        if self.strata and not self.units:
-            raise ValueError("strata are those of units, which there are none")
-        if bool(self.replicates) != bool(self.method):
-            raise ValueError("replicates and method belong together")
+        self.design()
         return self
 
     def design(self) -> Replicates | None:
         """The replicate weights."""
-        from irt_dask.survey.replicates import Replicates
+        from irt_dask.survey.designs import Design
 
-        if self.preset:
-            return Replicates.preset(self.preset)
-        if self.units:
-            return Replicates.from_units(self.units, self.strata)
-        if self.method:
-            return Replicates(self.method, self.replicates, fay=self.fay)
-        return None
+        said = {of.name: getattr(self, of.name) for of in fields(Design)}
+        return Design(**said).replicate_weights(str)
 
 
 def kept(
@@ -145,8 +136,10 @@ def check_tables(tables: list[TableSection], page: str | None = None) -> None:
         new_page(page)
     for table in tables:
         path = local_path(table.out, "a table")
-        if path.suffix != ".csv":
-            raise InputError(f"tables: out = {table.out!r}: the file name must end in .csv")
+        if path.suffix not in (".csv", ".parquet"):
+            raise InputError(
+                f"tables: out = {table.out!r}: the file name must end in .csv or .parquet"
+            )
         if not path.absolute().parent.is_dir():
             raise InputError(f"tables: there is no folder {path.absolute().parent}")
         if table.persons is not None and not Path(table.persons).exists():
@@ -161,8 +154,14 @@ def tabulated(table: TableSection, scores: str) -> pd.DataFrame:
     return tabulate(
         scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
         weight=table.weight, replicates=table.design(), join=table.persons,
-        on=("person_id", table.on),
+        on=("person_id", table.on), delimiter=table.delimiter,
     )  # fmt: skip
+
+
+def _file(table: pd.DataFrame, path: Path) -> bytes:
+    from irt_dask.survey.tables import as_file
+
+    return as_file(table, path)
 
 
 def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
@@ -170,7 +169,8 @@ def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
     made: list[pd.DataFrame] = []
     for table in tables:
         found = tabulated(table, scores)
-        write_atomically(local_path(table.out, "a table").absolute(), to_csv(found).encode())
+        path = local_path(table.out, "a table").absolute()
+        write_atomically(path, _file(found, path))
         made.append(found)
     return made
 
@@ -179,7 +179,7 @@ def in_folder(directory: RunDirectory, sections: list[TableSection], title: str)
     """Tables of the scores of a run and their page, in its folder; the names of these files."""
     made = [tabulated(table, str(directory.place(SCORES))) for table in sections]
     for table, found in zip(sections, made, strict=True):
-        directory.write(table.out, to_csv(found).encode())
+        directory.write(table.out, _file(found, Path(table.out)))
     write_page(directory.place(PAGE), title, sections, made)
     return [*(table.out for table in sections), PAGE]
 

@@ -12,7 +12,7 @@ import irt_dask as irt
 from irt_dask import InputError
 from irt_dask.cli.main import cli
 from irt_dask.errors import DataWarning, TooLargeError
-from irt_dask.survey import sums, units
+from irt_dask.survey import sums, tables, units
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "reference_r"
 
@@ -240,13 +240,138 @@ def test_schools_are_named_in_the_shell(file, method, strata):
     (["--units", "school", "--strata", "region", "--method", "jk1"], "and with --strata jkn"),
     (["--strata", "region"], "--strata are those of --units"),
     (["--units", "school", "--replicates", "w*"], "leave out --replicates"),
-    (["--units", "school", "--fay", ".5"], "leave out --replicates and --fay"),
+    (["--units", "school", "--fay", ".5"], "--units makes replicate weights: leave out --fay"),
+    (["--units", "school", "--zone", "region"], "leave out --zone"),
+    (["--zone", "region", "--method", "jk2"], "--zone, --unit and --method (brr, fay, jk2, "),
+    (["--zone", "region", "--unit", "school"], "belong together"),
+    (["--zone", "region", "--unit", "school", "--method", "jk1"], "'jk1' is not made from zones"),
+    (["--zone", "region", "--unit", "school", "--method", "jk2", "--scale", "1"],
+     "leave out --scale"),
+    (["--fay", ".5"], "--fay and --scale are of a --method"),
+    (["--replicates", "PV*", "--method", "jkn", "--scale", "1,a"], "--scale '1,a': give a number"),
+    (["--replicates", "PV*", "--method", "jkn", "--scale", "1,1"],
+     "--scale has 2 values, and there are 3 replicates"),
+    (["--replicates", "PV*", "--method", "jkn"], "--method jkn needs --scale, (n_h - 1) / n_h"),
+    (["--zone", "region", "--unit", "school", "--method", "jk2"],
+     "units of column 'school', and 'east' has 12 ('S00', 'S03', 'S06', 'S09', 'S12' and 7 more),"),
     (["--units", "school", "--preset", "pisa"], "--preset says all of"),
 ])  # fmt: skip
 def test_the_shell_says_what_goes_together(file, options, message):
     done = shell("tabulate", file, "--values", "PV*", *options)
     assert isinstance(done.exception, InputError)
     assert message in str(done.exception)
+
+
+def paired(n_zones=9):
+    """Persons of pairs of units: the zone's number, which of its units, and labels of both."""
+    frame = schools(2 * n_zones)
+    number = frame["school"].str[1:].astype(int)
+    frame = frame.assign(zone=number // 2 + 1, half=number % 2, psu=number % 2 + 1)
+    frame["block"] = [f"z{k:02d}" for k in frame["zone"]]
+    return frame
+
+
+@pytest.mark.parametrize("method", ["jk2", "jk2_both", "brr", "fay"])
+def test_zones_and_their_units_have_any_labels(method, monkeypatch):
+    monkeypatch.setattr(tables, "_ROWS", 50)  # batches that lack zones
+    frame, fay = paired(24), 0.3 if method == "fay" else None
+    options = {"by": "sex", "statistics": ["mean", "p50"]}
+
+    def table(frame, zone, unit, **more):
+        design = irt.Replicates.from_zones(method, zone, unit, fay=fay, weight="w", **more)
+        return irt.tabulate(frame, "PV1", replicates=design, **options)
+
+    wanted = table(frame, "zone", "half", n_zones=24)
+    for zone, unit in (("zone", "half"), ("block", "psu"), ("block", "school"), ("zone", "psu")):
+        pd.testing.assert_frame_equal(table(frame, zone, unit), wanted, check_exact=True)
+    sparse = frame.assign(zone=frame["zone"] * 10.0)  # as where others are missing
+    pd.testing.assert_frame_equal(table(sparse, "zone", "psu"), wanted, check_exact=True)
+    design = irt.Replicates.from_zones(method, "block", "school", fay=fay, weight="w")
+    old = irt.Replicates.from_zones(method, "zone", "half", n_zones=24, fay=fay, weight="w")
+    pd.testing.assert_frame_equal(
+        irt.regress(frame, "PV* ~ sex", replicates=design),
+        irt.regress(frame, "PV* ~ sex", replicates=old),
+    )
+
+
+def test_a_zone_is_a_pair():
+    frame = paired()
+
+    def table(frame, zone="block", unit="school", **more):
+        design = irt.Replicates.from_zones("jk2", zone, unit, **more)
+        return irt.tabulate(frame, "PV1", replicates=design)
+
+    with pytest.raises(InputError, match=r"'z02' has 1 \('S02'\): put one unit alone"):
+        table(frame[frame["school"] != "S03"])
+    moved = frame.assign(block=frame["block"].where(frame["school"] != "S03", "z01"))
+    with pytest.raises(InputError, match=r"'z01' has 3 \('S00', 'S01', 'S03'\), 'z02' has 1"):
+        table(moved)
+    with pytest.raises(InputError, match="has the one zone 'z01': there must be 2"):
+        table(frame[frame["zone"] == 1])
+    for name in ("block", "school"):
+        with pytest.raises(InputError, match=f"row 5, column '{name}' is empty"):
+            table(frame.assign(**{name: frame[name].where(frame.index != 4, None)}))
+    with pytest.raises(InputError, match="has no rows"):
+        table(frame[:0])
+    with pytest.raises(InputError, match=r"2\.0 is not unit 0 or 1; Replicates\.from_zones wi"):
+        table(frame, "zone", "psu", n_zones=9)
+    with pytest.raises(InputError, match="n_zones=1: there must be 2 zones"):
+        table(frame, n_zones=1)
+
+
+@pytest.mark.parametrize("method", ["jk2", "jk2_both", "brr", "fay"])
+def test_pairs_of_units_are_named_in_the_shell(method, tmp_path):
+    frame, path, fay = paired(), tmp_path / "persons.csv", 0.5 if method == "fay" else None
+    frame.to_csv(path, index=False)
+    options = ["--zone", "block", "--unit", "school", "--method", method, "--weight", "w",
+               *(["--fay", fay] if fay else []), "--json"]  # fmt: skip
+    design = irt.Replicates.from_zones(method, "zone", "half", n_zones=9, fay=fay, weight="w")
+    for words, wanted in (
+        (["tabulate", path, "--values", "PV*"], irt.tabulate(frame, "PV*", replicates=design)),
+        (["regress", path, "PV* ~ sex"], irt.regress(frame, "PV* ~ sex", replicates=design)),
+    ):
+        done = shell(*words, *options)
+        assert done.exit_code == 0, done.output
+        found = [row["se"] for row in json.loads(done.stdout)["rows"]]
+        np.testing.assert_allclose(found, wanted["se"], rtol=1e-12)
+
+
+def test_replicates_of_strata_have_a_scale_in_the_shell(tmp_path):
+    frame, path = paired(), tmp_path / "persons.csv"
+    names = [f"r{k}" for k in range(18)]
+    number = frame["school"].str[1:].astype(int).to_numpy()
+    same, own = number[:, None] // 2 == np.arange(18) // 2, number[:, None] == np.arange(18)
+    frame[names] = frame[["w"]].to_numpy() * np.where(own, 0.0, np.where(same, 2.0, 1.0))
+    frame.to_csv(path, index=False)
+    wanted = irt.tabulate(
+        frame, "PV*", replicates=irt.Replicates.from_units("school", "zone", weight="w")
+    )
+    for scale in (".5", ",".join(["0.5"] * 18)):
+        done = shell("tabulate", path, "--values", "PV*", "--replicates", "r*", "--method", "jkn",
+                     "--scale", scale, "--weight", "w", "--json")  # fmt: skip
+        assert done.exit_code == 0, done.output
+        found = [row["se"] for row in json.loads(done.stdout)["rows"]]
+        np.testing.assert_allclose(found, wanted["se"], rtol=1e-12)
+
+
+def test_zones_of_a_preset_that_are_others_are_said(tmp_path):
+    frame = paired().rename(columns={"zone": "JKZONE", "psu": "JKREP", "w": "TOTWGT"})
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+    done = shell("tabulate", tmp_path / "persons.csv", "--values", "PV*", "--preset", "timss")
+    assert "--zone, --unit and --method in place of --preset take any" in str(done.exception)
+
+
+def test_the_shell_says_that_no_weight_was_given(tmp_path):
+    frame = schools()
+    number = frame["school"].factorize()[0] % 12
+    out = np.where(number[:, None] == np.arange(12), 0.0, 12 / 11)
+    weights = pd.DataFrame(frame[["w"]].to_numpy() * 50 * out, columns=[f"r{k}" for k in range(12)])
+    pd.concat([frame, weights], axis=1).to_csv(tmp_path / "persons.csv", index=False)
+    done = shell("tabulate", tmp_path / "persons.csv", "--values", "PV*", "--replicates", "r*",
+                 "--method", "jk1")  # fmt: skip
+    assert isinstance(done.exception, InputError)
+    assert "no weight was given" in str(done.exception)
+    assert "give --weight the column of the full sample's weight" in str(done.exception)
 
 
 def test_without_a_design_the_shell_points_to_units(file):

@@ -97,7 +97,7 @@ def test_weights_of_their_method_are_as_they_should_be(method):
     assert np.isfinite(irt.tabulate(frame, "PV1", replicates=design)["se"]).all()
 
 
-@pytest.mark.parametrize("wrong", ["brr", "no weight", "factors", "fay", "both"])
+@pytest.mark.parametrize("wrong", ["brr", "factors", "fay", "both"])
 def test_replicates_of_another_method_are_said(wrong):
     frame = persons()
     f = factors(frame)
@@ -106,12 +106,113 @@ def test_replicates_of_another_method_are_said(wrong):
     own = f if wrong == "factors" else frame[["w"]].to_numpy() * f
     frame[[f"r{r}" for r in range(ZONES)]] = own
     method = {"brr": "brr", "fay": "brr", "both": "jk2_both"}.get(wrong, "jk2")
-    weight = None if wrong == "no weight" else "w"
-    design = irt.Replicates(method, "r*", weight=weight)
+    design = irt.Replicates(method, "r*", weight="w")
     with pytest.warns(DataWarning, match=f"do not go with method='{method}'"):
         irt.tabulate(frame, "PV*", replicates=design, statistics="mean")
     with pytest.warns(DataWarning, match=f"do not go with method='{method}'"):
         irt.regress(frame, "PV* ~ x", replicates=design)
+
+
+def fays(rng, n_replicates):
+    return rng.choice([0.5, 1.5], (N, n_replicates))
+
+
+@pytest.mark.parametrize("method", ["jk2", "jk1", "fay"])
+@pytest.mark.parametrize("mean", [1.0, 100.0])
+def test_replicates_of_a_weight_that_was_not_given_are_refused(method, mean):
+    # Estimates counted each person once; the warning blamed the method, and errors that were right
+    # for other estimates. Weights that are 1 in the mean are told too.
+    frame = persons()
+    rng = np.random.default_rng(4)
+    left_out = frame[["zone"]].to_numpy() == np.arange(1, ZONES + 1)
+    own = {
+        "jk2": factors(frame), "jk1": np.where(left_out, 0, ZONES / (ZONES - 1)),
+        "fay": fays(rng, 80),
+    }[method]  # fmt: skip
+    names = [f"r{r}" for r in range(own.shape[1])]
+    weights = frame["w"].to_numpy() / frame["w"].mean() * mean
+    fay = 0.5 if method == "fay" else None
+    design = irt.Replicates(method, "r*", fay=fay)
+    frame = frame.assign(w=weights)
+    frame[names] = weights[:, None] * own
+    with pytest.raises(InputError, match=r"no weight was given.* in the mean.*give weight="):
+        irt.tabulate(frame, "PV*", replicates=design, statistics="mean")
+    with pytest.raises(InputError, match="no weight was given"):
+        irt.regress(frame, "PV* ~ x", replicates=design)
+    table = irt.tabulate(frame, "PV*", replicates=design, weight="w", statistics="mean")
+    assert (table["se"] > 0).all()
+
+
+@pytest.mark.parametrize("method", ["jk2", "jk2 of 2 zones", "jk1", "fay", "brr of 16"])
+def test_persons_who_count_once_may_have_replicates(method):
+    frame = persons()
+    rng = np.random.default_rng(4)
+    left_out = frame[["zone"]].to_numpy() == np.arange(1, ZONES + 1)
+    own = {
+        "jk2": factors(frame), "jk1": np.where(left_out, 0, ZONES / (ZONES - 1)),
+        "jk2 of 2 zones": np.where((frame[["zone"]] % 2).to_numpy() == [0, 1],
+                                   2.0 * frame[["unit"]].to_numpy(), 1.0),
+        "fay": fays(rng, 80), "brr of 16": rng.choice([0.0, 2.0], (N, 16)),
+    }[method]  # fmt: skip
+    frame[[f"r{r}" for r in range(own.shape[1])]] = own * rng.uniform(0.97, 1.03, own.shape)
+    fay = 0.5 if method == "fay" else None
+    design = irt.Replicates(method.split()[0], "r*", fay=fay)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "intervals have below 5")
+        assert (irt.tabulate(frame, "PV*", replicates=design, statistics="mean")["se"] > 0).all()
+    wrong = irt.Replicates("jk2_both" if method == "jk2" else "jk2", "r*")
+    if method in ("jk2", "fay"):
+        with pytest.warns(DataWarning, match=r"no weight was given \(weight=\).*do not go with"):
+            irt.tabulate(frame, "PV*", replicates=wrong, statistics="mean")
+
+
+def public(preset):
+    """A table with the columns of a survey: PISA's 80 replicate weights, NAEP's 62."""
+    rng = np.random.default_rng(7)
+    weight, pattern, n = {
+        "pisa": ("W_FSTUWT", "W_FSTURWT{}", 80), "pisa_2012": ("W_FSTUWT", "W_FSTR{}", 80),
+        "naep": ("ORIGWT", "SRWT{:02d}", 62),
+    }[preset]  # fmt: skip
+    frame = persons(values=5).rename(columns={"w": weight})
+    own = np.ones((N, n))
+    if preset == "naep":
+        own[np.arange(N), np.arange(N) % n] = 2.0 * frame["unit"]
+    else:
+        own = fays(rng, n)
+    names = [pattern.format(r) for r in range(1, n + 1)]
+    return frame.assign(**dict(zip(names, (own * frame[[weight]].to_numpy()).T, strict=True)))
+
+
+@pytest.mark.parametrize(("preset", "lost", "message"), [
+    ("pisa", ["W_FSTURWT80"], r"'W_FSTURWT\*' is 79 columns, and PISA has 80: 'W_FSTURWT80' is"),
+    ("pisa", ["W_FSTURWT1", "W_FSTURWT9"], r"is 78 columns.*: 'W_FSTURWT1', 'W_FSTURWT9' are miss"),
+    ("pisa_2012", ["W_FSTR7"], r"'W_FSTR\*' is 79 columns, and PISA has 80: 'W_FSTR7' is missing"),
+    ("naep", ["SRWT07"], r"'SRWT\*' is 61 columns, and NAEP has 62: 'SRWT07' is missing"),
+    ("pisa", ["PV3"], r"of 'PV\*' there are 4 columns, without 'PV3'"),
+])  # fmt: skip
+def test_columns_that_are_missing_are_named(preset, lost, message):
+    # 79 of 80 replicates were taken for all, and 4 of 5 values.
+    frame = public(preset)
+    design = irt.Replicates.preset(preset)
+    irt.tabulate(frame, "PV*", replicates=design, statistics="mean")
+    with pytest.warns(DataWarning, match=message):
+        irt.tabulate(frame.drop(columns=lost), {"y": "PV*"}, replicates=design, statistics="mean")
+    with pytest.warns(DataWarning, match=message):
+        irt.regress(frame.drop(columns=lost), "PV* ~ x", replicates=design)
+
+
+def test_more_columns_than_a_survey_has_are_said():
+    frame = public("pisa").assign(W_FSTURWT81=lambda f: f["W_FSTURWT80"])
+    with pytest.warns(DataWarning, match="is 81 columns, and PISA has 80: estimates and errors"):
+        irt.tabulate(frame, "PV*", replicates=irt.Replicates.preset("pisa"), statistics="mean")
+
+
+def test_numbers_of_columns_may_begin_anywhere():
+    frame = persons().rename(columns={"PV1": "PV0", "PV2": "PV1", "PV3": "PV2"})
+    frame["a*"], frame["v2018"], frame["v2022"] = 1.0, frame["x"], frame["x"] + 1
+    for values in ("PV*", "a*", "v*", ["PV0", "PV2"]):
+        irt.tabulate(frame, values, statistics="mean")  # without a warning
 
 
 def test_persons_whom_no_replicate_has_are_said():

@@ -115,6 +115,27 @@ def test_one_run_makes_the_tables_and_another_changes_nothing(folder: Path) -> N
     assert (folder / "means.csv").read_bytes() == before
 
 
+def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
+    path = folder / "parquet.toml"
+    path.write_text(PIPELINE.replace('"means.csv"', '"means.parquet"'))
+    run("run", folder / "tables.toml", "--cluster", "none")
+    said = run("run", path, "--cluster", "none")
+    assert f"table: {folder / 'means.parquet'}" in said
+    found, wanted = pd.read_parquet(folder / "means.parquet"), pd.read_csv(folder / "means.csv")
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
+
+
+def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
+    persons = (folder / "persons.csv").read_text()
+    (folder / "semicolons.csv").write_text(persons.replace(",", ";"))
+    path = folder / "semicolons.toml"
+    other = PIPELINE.replace('"persons.csv"', '"semicolons.csv"\ndelimiter = ";"')
+    path.write_text(other.replace('"means.csv"', '"other.csv"'))
+    run("run", folder / "tables.toml", "--cluster", "none")
+    run("run", path, "--cluster", "none")
+    assert (folder / "other.csv").read_bytes() == (folder / "means.csv").read_bytes()
+
+
 FROM_FILES = """
 title = "From files"
 directory = "from_files"
@@ -176,6 +197,11 @@ def test_a_run_from_files_to_tables(folder: Path) -> None:
     (out / "means.csv").unlink()
     run("run", folder / "files.toml", "--cluster", "none")
     assert (out / "means.csv").read_bytes() == before
+    (folder / "files.toml").write_text(FROM_FILES.replace('"means.csv"', '"means.parquet"'))
+    (out / "means.csv").rename(folder / "kept.csv")
+    run("run", folder / "files.toml", "--cluster", "none", "--fresh")
+    found, wanted = pd.read_parquet(out / "means.parquet"), pd.read_csv(folder / "kept.csv")
+    pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +253,7 @@ def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('out = "means.csv"', 'out = "means.txt"', "must end in .csv"),
+        ('out = "means.csv"', 'out = "means.txt"', "must end in .csv or .parquet"),
         ('persons = "persons.csv"', 'persons = "nobody.csv"', "there is no file"),
         ("components = 3", "components = 3.5", "a whole number, or a share"),
         ('method = "jk1"', "", "belong together"),
@@ -264,11 +290,33 @@ def test_sampling_units_of_a_table_are_columns_of_its_persons() -> None:
     assert both == irt.Replicates.from_units("school", "region")
     for more, message in (
         ({"method": "jk1", "replicates": ["w*"]}, "units makes replicate weights"),
-        ({"preset": "pisa"}, "units makes replicate weights"),
+        ({"preset": "pisa"}, "preset says all of their design: leave out units"),
+        ({"zone": "zone"}, "leave out zone"),
         ({"units": None, "strata": "region"}, "strata are those of units"),
     ):
         with pytest.raises(ValueError, match=message):
             TableSection(**told | more)
+
+
+def test_pairs_of_units_and_scales_are_keys_of_a_table() -> None:
+    told = {"out": "t.csv", "values": {"all": "pv*"}}
+    zones = {"zone": "block", "unit": "school"}
+    assert TableSection(**told, **zones, method="fay", fay=0.3).design() == (
+        irt.Replicates.from_zones("fay", "block", "school", fay=0.3)
+    )
+    of = {"replicates": ["w*"], "method": "jkn"}
+    for scale in (0.5, [0.5, 0.75]):
+        assert TableSection(**told, **of, scale=scale).design() == (
+            irt.Replicates("jkn", ["w*"], scale=scale)
+        )
+    for more, message in (
+        (zones, "zone, unit and method"), (of, "needs scale="),
+        ({**zones, "method": "jk1"}, "'jk1' is not made from zones"),
+        ({**zones, "method": "jk2", "scale": 1.0}, "leave out scale"),
+        ({"fay": 0.5}, "fay and scale are of a method"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            TableSection(**told, **more)
 
 
 def test_links_are_drawn_into_the_values_of_a_file_and_of_a_command(
