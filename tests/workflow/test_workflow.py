@@ -32,7 +32,8 @@ SMALL = {
     "bayes": {"shards": 2, "draws": 200, "warmup": 50},
 }
 #: Stages of a run by LS-WASP.
-OF_BAYES = [name for name in STAGES if name not in ("marginal", "tests")]
+#: All but those of another method, and those that are made where they are asked for.
+OF_BAYES = [s for s in STAGES if s not in ("marginal", "tests", "population", "tables")]
 
 
 def _config(folder, **changes):
