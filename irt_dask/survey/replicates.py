@@ -283,9 +283,8 @@ class Replicates:
         """Factors (persons, replicates)."""
         at, second = zones.places(batch, first_row)
         if self.method in ("brr", "fay"):
-            sign = hadamard(self.n)[:, 1 : zones.size + 1].T[
-                at
-            ]  # the first column is all of one sign
+            balanced = hadamard(self.n)[:, 1 : zones.size + 1]  # the first is all of one sign
+            sign = balanced.T[at]
             up = np.where(second[:, None], sign, -sign) > 0
             k = self.fay or 0.0
             return np.where(up, 2 - k, k)
