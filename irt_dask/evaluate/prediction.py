@@ -86,7 +86,7 @@ def _choose_abilities(
     responses: Any, items: xr.Dataset, client: Any, progress: ProgressOption
 ) -> Population:
     """The normal distribution of ability of the highest likelihood."""
-    responses = as_responses(responses, "evaluate(validation=)")
+    responses = as_responses(responses, "evaluate(validation=)", items=items)
     refuse_weights(responses, "evaluate(validation=)")
     own = item_set(items, responses.item_id)
     with Engine(responses, client=client, progress=progress, stage="abilities") as engine:
@@ -120,7 +120,7 @@ def run(
     """See :func:`irt_dask.evaluate`."""
     if protocol not in _PROTOCOLS:
         raise InputError(f"protocol={protocol!r}: use {', '.join(map(repr, _PROTOCOLS))}")
-    responses = as_responses(responses, "evaluate")
+    responses = as_responses(responses, "evaluate", items=items)
     refuse_weights(responses, "evaluate")
     own, population = item_set(items, responses.item_id), STANDARD
     if validation is not None:

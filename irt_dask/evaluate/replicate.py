@@ -172,7 +172,7 @@ def replicate(
     >>> [float(r.to_xarray()["response"].mean().round(2)) for r in (responses, again)]
     [0.52, 0.52]
     """
-    responses = as_responses(responses, "replicate", graded=True)
+    responses = as_responses(responses, "replicate", graded=True, items=items)
     refuse_weights(responses, "replicate")
     whole_number("seed", seed, 0)
     own = item_set(items, responses.item_id)

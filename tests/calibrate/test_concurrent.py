@@ -263,6 +263,9 @@ def test_freed_items_are_taken_without_asking(some, tmp_path):
     population = irt.fit_population(responses, bank, progress=False)
     np.testing.assert_allclose(population["group_mean"].values[:, 0], want["group_mean"], atol=1e-5)
     assert irt.item_fit(responses, bank, progress=False).sizes["items"] == asked.n_items
+    of_all, of_view = (irt.evaluate(r, bank, progress=False) for r in (responses, asked))
+    assert of_all.equals(of_view)
+    assert irt.replicate(responses, bank, progress=False).item_id == asked.item_id
     again = irt.fit_marginal(responses, fixed_items=bank, **FAST)
     np.testing.assert_allclose(again["group_mean"], want["group_mean"], atol=1e-4)
 
