@@ -58,9 +58,12 @@ def column_names(items: ItemSet) -> Any:
 
 
 def uncertain(
-    bank: xr.Dataset, item_id: Sequence[str], items: ItemSet, what: str, *, errors: bool = True
-) -> Uncertain | None:
+    bank: xr.Dataset, item_id: Sequence[str], items: ItemSet, what: str, *, errors: bool = True,
+    strict: bool = True,
+) -> Uncertain | None:  # fmt: skip
     """What a fit or bank knows of these of its items; None where it is nothing but ``errors``.
+
+    Unless ``strict`` items without an error are known.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def uncertain(
         a = items.slope()  # given: d = -a b
         column = np.where(names == "d", np.arange(at.size), -1)
         return Uncertain(of_rasch.values[np.ix_(at, at)] * np.outer(a, a), column, True)
-    return _of_errors(bank, item_id, at, items, names, what) if errors else None
+    return _of_errors(bank, item_id, at, items, names, what if strict else None) if errors else None
 
 
 def _places(bank: xr.Dataset, item_id: Sequence[str]) -> Ints:
@@ -128,7 +131,7 @@ def _of_draws(bank: xr.Dataset, at: Ints, names: Any) -> Uncertain:
 
 
 def _of_errors(
-    bank: xr.Dataset, item_id: Sequence[str], at: Ints, items: ItemSet, names: Any, what: str
+    bank: xr.Dataset, item_id: Sequence[str], at: Ints, items: ItemSet, names: Any, what: str | None
 ) -> Uncertain:
     """Variances, and the covariance of a and d as far as the errors of a, b and d tell it."""
     error = np.full(names.shape, np.nan)
@@ -141,7 +144,8 @@ def _of_errors(
     lacks_d = (names == "d") & np.isnan(error)
     of_a = np.nan_to_num(np.where(names == "a", error, 0.0).sum(axis=0))
     error = np.where(lacks_d, np.hypot(a * of_b, b * of_a), error)
-    _refuse_unknown(item_id, names, error, what)
+    if what is not None:
+        _refuse_unknown(item_id, names, error, what)
     own = np.isfinite(error) & (names != "")
     column = np.full(names.shape, -1)
     column[own] = np.arange(own.sum())

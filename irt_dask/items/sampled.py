@@ -1,19 +1,23 @@
 """Draws of item parameters that carry a covariance, or standard errors, and no draws.
 
 What is known of the items of a fit or a bank is taken as a normal distribution in the coordinates
-of each model (log a, d, logits of asymptotes, logarithms of distances of ordered steps), in which
-no draw is beyond a bound, and with the covariance that the parameters have to first order.  What
-has no standard error (fixed, or at a bound) is known.  Of errors alone items are independent.
+of each model (log a, d, logits of asymptotes, logarithms of distances of ordered steps), with the
+covariance that the parameters have to first order, so that no draw is beyond a bound.  What has no
+standard error (fixed, or at a bound) is known.  Of errors alone items are independent.
 """
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import xarray as xr
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats
+from irt_dask.curves.base import ItemModel
+from irt_dask.curves.coordinates import Coordinates
 from irt_dask.curves.item_set import ItemSet
-from irt_dask.errors import InputError
+from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.items.covariance import Uncertain, uncertain
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture
@@ -24,6 +28,8 @@ from irt_dask.variables import DRAW, ITEMS
 #: Items whose standard errors alone are known are drawn so many at a time: their covariance is a
 #: matrix of all their parameters.
 _AT_ONCE = 256
+#: Standard deviation of a draw in a coordinate that bends (log a, a logit), at most.
+_MOST_SPREAD = 0.7
 #: What says that items are not known for certain.
 _TOLD = ("item_parameter_covariance", "item_difficulty_covariance")
 _ERRORS = ("item_intercept", "item_difficulty", "item_step_intercept", "item_step_difficulty")
@@ -39,19 +45,32 @@ def says_errors(items: xr.Dataset) -> bool:
 def sampled(items: xr.Dataset, n: int, what: str) -> xr.Dataset:
     """The same items with ``n`` draws of all that described them: the same in every call.
 
-    InputError where items have no standard error, or their model has no such coordinates.
+    Items without a standard error are taken as known, which is warned of.  InputError where none
+    has one, or a model has no such coordinates.
     """
     ids = bank_item_ids(items, what)
     known = item_set(items, ids, what=what)
     models, x = Mixture.of_items(known)
     drawn = np.broadcast_to(x, (n, *x.shape)).copy()
-    size = len(ids) if any(name in items for name in _TOLD) else _AT_ONCE
-    for lo in range(0, len(ids), size):
-        at = np.arange(lo, min(lo + size, len(ids)))
+    joint = any(name in items for name in _TOLD)
+    told = np.zeros(len(ids), dtype=bool)
+    for lo in range(0, len(ids), len(ids) if joint else _AT_ONCE):
+        at = np.arange(lo, len(ids) if joint else min(lo + _AT_ONCE, len(ids)))
         some = known.take(at)
-        of = uncertain(items, [ids[j] for j in at], some, what)
+        of = uncertain(items, [ids[j] for j in at], some, what, strict=False)
         assert of is not None
+        told[at] = (of.column >= 0).any(axis=0)
         drawn[:, :, at] = _drawn(some, of, n, lo, models.size)
+    if not told.any():
+        raise InputError(f"{what} carry no draws, and no standard errors to draw by")
+    if not joint and not told.all():
+        lost = [i for i, ok in zip(ids, told, strict=True) if not ok]
+        warnings.warn(
+            f"{len(lost)} of {len(ids)} items have no standard error and are taken as known in "
+            f"draws: {listed(lost, 5)}",
+            DataWarning,
+            stacklevel=5,
+        )
     values = [{name: v for name, (v, _) in described(models, one).items()} for one in drawn]
     out = {}
     for name in values[0].keys() & {*items.variables} | {"item_discrimination", "item_intercept"}:
@@ -66,27 +85,75 @@ def sampled(items: xr.Dataset, n: int, what: str) -> xr.Dataset:
 
 def _drawn(items: ItemSet, of: Uncertain, n: int, first: int, size: int) -> Floats:
     """Parameters of the draws, (draws, parameters, items)."""
-    values, vectors = np.linalg.eigh(of.matrix)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    if not of.matrix.size:
+        known = Mixture.of_items(items)[1]
+        return np.repeat(np.pad(known, ((0, size - len(known)), (0, 0)))[None], n, axis=0)
+    root = _root(of)
     each = [keyed_random.generator(0, "items", first, r) for r in range(n)]
     moves = np.stack([root @ rng.standard_normal(len(root)) for rng in each])
     out = np.zeros((n, size, items.n_items))
     for g in items.groups:
-        coordinates = g.model.coordinates
+        # of an item with categories that nobody has, those of the others
+        coordinates, p = getattr(g.model, "inner", g.model).coordinates, len(g.x)
         if coordinates is None:
-            raise InputError(f"items of the model {g.model.name!r} cannot be drawn by their errors")
+            raise InputError(
+                f"items of the model {g.model.name!r} cannot be drawn by their errors: take them "
+                f"as known (n_item_draws=0)"
+            )
         if (g.model.slope(g.x)[0] <= 0.0).any() and not coordinates.scored:
             coordinates = coordinates.signed
-        p = len(g.x)
-        with np.errstate(divide="ignore"):  # nobody guesses: known, and not moved
-            y = coordinates.of(g.x)
-        slopes = coordinates.slopes(y)
         for k, j in enumerate(g.at):
-            free: Ints = np.flatnonzero(of.column[:p, j] >= 0)
-            by = np.linalg.inv(slopes[:, :, k][np.ix_(free, free)])
-            moved = np.repeat(y[:, [k]], n, axis=1)
-            moved[free] += by @ moves[:, of.column[free, j]].T
-            new = coordinates.parameters(moved)
-            new[of.column[:p, j] < 0] = g.x[of.column[:p, j] < 0, k][:, None]
-            out[:, :p, j] = new.T
+            column = of.column[:p, j]
+            its = g.x[:, [k]], moves[:, np.maximum(column, 0)] * (column >= 0), column >= 0
+            out[:, :p, j] = _of_item(g.model, coordinates, *its)
+    return out
+
+
+def _root(of: Uncertain) -> Floats:
+    """The symmetric root of the covariance, which is one whatever eigenvalues are equal."""
+    if of.between:
+        return _symmetric_root(of.matrix)
+    out = np.zeros_like(of.matrix)
+    for column in of.column.T:
+        its = column[column >= 0]
+        out[np.ix_(its, its)] = _symmetric_root(of.matrix[np.ix_(its, its)])
+    return out
+
+
+def _symmetric_root(a: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(a)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _of_item(
+    model: ItemModel, coordinates: Coordinates, x: Floats, moves: Floats, unknown: Bools
+) -> Floats:
+    """Parameters of an item moved by ``moves`` (draws, parameters) to first order.
+
+    In coordinates that bend, one of which is far from known is moved less: the first order says
+    nothing there.  What is then no item (an asymptote above the other) is drawn together.
+    """
+    with np.errstate(divide="ignore"):  # nobody guesses: known, and not moved
+        y = coordinates.of(x)
+    free = np.flatnonzero(unknown & np.isfinite(y[:, 0]))
+    slopes = coordinates.slopes(y)[:, :, 0]
+    by = np.linalg.inv(slopes[np.ix_(free, free)])
+    along = moves[:, free] @ by.T  # (draws, coordinates)
+    for c, q in enumerate(free):
+        up = y.copy()
+        up[q] += 1.0
+        straight = x[free, 0] + slopes[np.ix_(free, [q])][:, 0]
+        if not np.allclose(coordinates.parameters(up)[free, 0], straight, rtol=1e-9, atol=1e-9):
+            spread = float(np.sqrt((along[:, c] ** 2).mean()))
+            along[:, c] *= min(1.0, _MOST_SPREAD / max(spread, 1e-300))
+    out, share = np.empty((len(moves), len(x))), 1.0
+    left = np.arange(len(moves))
+    while left.size:
+        moved = np.repeat(y, left.size, axis=1)
+        moved[free] += share * along[left].T
+        new = coordinates.parameters(moved)
+        new[~unknown] = x[~unknown]
+        new[~np.isfinite(y[:, 0])] = x[~np.isfinite(y[:, 0])]
+        out[left] = new.T
+        left, share = left[~model.valid(new)], 0.5 * share
     return out

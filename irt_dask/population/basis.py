@@ -31,6 +31,8 @@ from irt_dask.store import Block
 
 #: Smallest eigenvalue of the terms' correlations in whose direction there is anything.
 _LEAST = 1e-9
+#: Components whose variances differ by less than this share are kept, or left out, together.
+_ALIKE = 1e-6
 #: A term with more than this of a direction in which there is nothing is not determined.
 _SHARE = 1e-4
 #: Persons of a term, of a group, and for each coefficient, below which a warning says how few.
@@ -127,6 +129,9 @@ def _basis(
         values, turned = _components(white.T @ correlation @ white)
         vectors = white @ turned
     kept = _kept(values[:there], n_components)
+    # of one category all directions are alike: rounding would say which of them is left out
+    while 0 < kept < there and values[kept] >= (1.0 - _ALIKE) * values[kept - 1]:
+        kept += 1
     of = f"group {name!r}: " if name else ""
     if effective < _LEAST_OF_EACH * (kept + 1):
         raise InputError(

@@ -132,12 +132,13 @@ def _values(found: Found) -> tuple[dict[str, Any], dict[str, Any]]:
         own = np.diag(e.components)[:dims]
         mean[g] = c[0]
         mean_se[g] = np.sqrt(own + np.diag(explained) / b.effective)
-        elements[g] = e.elements
-        error[g], r_se[g] = _residual_errors(corrected[g], e.elements, i, j)
+        # of n - p, as the covariance is: 1 / n^3 of what maximum likelihood's squares are to it
+        elements[g] = e.elements / b.free**3
+        error[g], r_se[g] = _residual_errors(corrected[g], elements[g], i, j)
         sd_se[g] = error[g]
         if e.units is not None:
             mean_se[g] = e.units.of_mean
-            of_units = e.units.covariance(e.units.elements)
+            of_units = e.units.covariance(e.units.elements) / b.free**3
             sd_se[g], r_se[g] = _residual_errors(corrected[g], of_units, i, j)
     total_sd = np.sqrt(np.diagonal(total, axis1=1, axis2=2))
     data = {

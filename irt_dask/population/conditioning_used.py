@@ -198,7 +198,8 @@ def _spread(mean: Floats, elements: Floats, rng: np.random.Generator) -> Floats:
     i, j = np.triu_indices(len(mean))
     to = back[i][:, i] * back[j][:, j] + np.where(i == j, 0.0, 1.0) * back[i][:, j] * back[j][:, i]
     spread, directions = np.linalg.eigh(to @ elements @ to.T)
-    root = directions * np.sqrt(np.clip(spread, 0.0, _MOST_SPREAD**2))
+    # the symmetric one, which does not depend on how equal eigenvalues are told apart
+    root = (directions * np.sqrt(np.clip(spread, 0.0, _MOST_SPREAD**2))) @ directions.T
 
     def symmetric(x: Floats) -> Floats:
         out = np.zeros((*x.shape[1:], len(mean), len(mean)))

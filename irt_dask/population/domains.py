@@ -26,6 +26,7 @@ from irt_dask.kernels.posterior.log_likelihoods import log_likelihoods
 from irt_dask.kernels.responses import layouts
 from irt_dask.kernels.responses.item_sets import common_sets
 from irt_dask.store import Block, Responses
+from irt_dask.store.freed_items import freed_of
 
 #: Name of the ability where no domains are given.
 ABILITY = "ability"
@@ -90,7 +91,10 @@ def domains_of(
             "items: they load on several abilities; a population model takes items of one ability "
             "each (domains=)"
         )
-    asked = {ABILITY: responses.item_id} if domains is None else _checked(responses, domains)
+    if domains is None:
+        asked = {ABILITY: responses.item_id}
+    else:
+        asked = _checked(responses, _with_freed(domains, responses, items))
     place = {name: k for k, name in enumerate(responses.item_id)}
     out = []
     for name, ids in asked.items():
@@ -101,6 +105,20 @@ def domains_of(
         refuse_other_categories(of, of_own, own, "items")
         out.append(Domain(name, columns, of))
     return tuple(out)
+
+
+def _with_freed(domains: Any, responses: Responses, items: xr.Dataset) -> Any:
+    """The domains with what became of their items where they were freed in a group."""
+    own, known = freed_of(items), set(responses.item_id)
+    if not own or not isinstance(domains, Mapping):
+        return domains
+    out = {}
+    for name, ids in domains.items():
+        named = list(map(str, ids))
+        more = [i for i, (item, _) in own.items() if item in named and i in known]
+        nobody_s = {own[i][0] for i in more} - known  # everybody has one of his group's own
+        out[name] = [i for i in named if i not in nobody_s] + [i for i in more if i not in named]
+    return out
 
 
 def _checked(

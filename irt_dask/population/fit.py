@@ -64,8 +64,9 @@ def fit_population(
         Default: the intercept alone.
     n_components : int or float, optional
         Principal components of the terms (each scaled to variance 1 in the group, columns of one
-        category to products of 0 before, so that no level is left out first) that take the
-        terms' place: how many, or the share of variance that they keep.  Default: all there are.
+        category to products of 0 before, so that no level is left out first) that take the terms'
+        place: how many, or the share of variance that they keep.  Those that are as large as the
+        last one are kept too: one category is kept as a whole.  Default: all there are.
     domains : mapping from name to list of item ids, optional
         Abilities, each measured by items of its own.  Default: one, "ability", of all items.
     by_group : bool

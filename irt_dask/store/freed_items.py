@@ -160,6 +160,16 @@ def view(responses: Responses, naming: Naming) -> Responses:
     )
 
 
+def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
+    """Of each item that is one group's own: which item it was, and the group."""
+    if "item_freed_group" not in items:
+        return {}
+    each = zip(items["item_id"].values, items["item_freed_group"].values, strict=True)
+    # of banks that were put together those of another one have no group: NaN
+    named = ((str(i), "" if g is None or g != g else str(g)) for i, g in each)
+    return {i: (i.removesuffix(f"{AT}{g}"), g) for i, g in named if g and i.endswith(f"{AT}{g}")}
+
+
 def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> Responses:
     """The responses as these items are named: those of groups with an item of their own as to it.
 
@@ -170,11 +180,10 @@ def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> R
         return responses
     place = {name: j for j, name in enumerate(responses.item_id)}
     ids = [str(i) for i in items["item_id"].values]
-    own = {i: str(g) for i, g in zip(ids, items["item_freed_group"].values, strict=True) if str(g)}
+    own = freed_of(items)
     if any(i in place for i in own):
         return responses
-    pairs = {(i.removesuffix(f"{AT}{g}"), g) for i, g in own.items() if i.endswith(f"{AT}{g}")}
-    pairs = {(item, group) for item, group in pairs if item in place}
+    pairs = {(item, group) for item, group in own.values() if item in place}
     if not pairs:
         return responses
     if not responses.has_groups:

@@ -18,7 +18,7 @@ from irt_dask.ingest.text.files import kind_of
 from irt_dask.store.categories import BINARY, MOST
 from irt_dask.store.documents import from_toml
 from irt_dask.store.places import local_path, location, placed, read_bytes
-from irt_dask.workflow.publishing import PopulationSection, TableSection
+from irt_dask.workflow.publishing import PopulationSection, TableSection, check_published
 from irt_dask.workflow.sections import (
     BayesConfig,
     CalibrateConfig,
@@ -143,8 +143,6 @@ class ScoreConfig(AbilitySection):
         return self
 
 
-#: Tables in the folder of a run that are not those of the section tables.
-OWN_FILES = ("items.csv", "check_items.csv", "item_fit.csv", "dif.csv")
 #: Sections that only one method of calibration has.
 _OF_BAYES, _OF_MARGINAL = ("spectral", "joint", "bayes"), ("marginal",)
 #: Keys of [data] from the beginning.
@@ -220,26 +218,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _what_is_published(self) -> RunConfig:
         """Refuse what a run does not do with a population, and files that are not its own."""
-        if (of := self.population) is not None:
-            if of.out is not None:
-                raise ValueError(
-                    "population.out: a run keeps the model in its folder; leave it out"
-                )
-            if self.score.prior != "normal" or self.score.method != "eap":
-                raise ValueError(
-                    'the section population says where persons come from: score.method = "eap" '
-                    "and no score.prior"
-                )
-            if of.item_draws and not self.is_marginal:
-                raise ValueError("population.item_draws is of calibrations by marginal")
-        for table in self.tables:
-            if PurePath(table.out).name != table.out or table.out in OWN_FILES:
-                raise ValueError(
-                    f"tables.out = {table.out!r}: a file of its own in the folder of the run: give "
-                    f"another name, without a folder"
-                )
-        if len({table.out for table in self.tables}) < len(self.tables):
-            raise ValueError("tables.out: two tables have one name")
+        check_published(self, self.population, self.tables)
         return self
 
     def check_weights(self, what: str) -> None:

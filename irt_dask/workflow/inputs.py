@@ -11,15 +11,16 @@ from typing import Any
 from irt_dask.banks.saved import read_bank
 from irt_dask.calibrate.private.ledger import check_budget, check_ledger_budget
 from irt_dask.engine import Engine, refuse_graded
-from irt_dask.errors import InputError
+from irt_dask.errors import InputError, listed
 from irt_dask.ingest.sources.opening import open_persons
 from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.population import design, regression
-from irt_dask.population.domains import read_domains
+from irt_dask.population.domains import ABILITY, read_domains
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, DataConfig, RunConfig
+from irt_dask.workflow.publishing import PopulationSection
 
 #: Persons x items, or bytes of a file, below which a run starts no cluster unless it is asked to.
 _SMALL = 10**7
@@ -149,12 +150,29 @@ def check_prior(config: RunConfig, responses: Responses, client: Any) -> None:
     if (of := config.population) is not None:
         with Engine(responses, client=client, progress=False, graded=True) as engine:
             design.found(engine, of.covariates)
-        if of.domains is not None:
-            read_domains(of.domains)
+        _check_domains(of, responses)
     start = regression.begin(responses, config.score.prior)
     if start is not None and config.score.prior not in ("normal", "population"):
         with Engine(responses, client=client, progress=False, graded=True) as engine:
             regression.prepared(engine, start)
+
+
+def _check_domains(of: PopulationSection, responses: Responses) -> None:
+    """Stop at items and composites that there are not."""
+    domains = {ABILITY: list(responses.item_id)}
+    if of.domains is not None:
+        domains = read_domains(of.domains)
+    named = [i for ids in domains.values() for i in ids]
+    if unknown := sorted(set(named) - set(responses.item_id)):
+        raise InputError(f"{of.domains}: the responses have no item {listed(unknown, 10)}")
+    for name, weights in of.composites.items():
+        if lost := sorted(set(weights) - set(domains)):
+            raise InputError(
+                f"population.composites: {name!r}: no domain is {listed(lost)}; there are "
+                f"{listed(list(domains))}"
+            )
+        if name in domains:
+            raise InputError(f"population.composites: {name!r} is the name of a domain")
 
 
 def bank_checksum(config: RunConfig) -> str | None:

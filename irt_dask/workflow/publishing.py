@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
@@ -23,6 +24,10 @@ if TYPE_CHECKING:  # tables and formulas take a while to load, and most scorings
 
     from irt_dask.survey.replicates import Replicates
 
+#: Tables in the folder of a run that are not those of the section tables.
+_OWN_FILES = (
+    "items.csv", "check_items.csv", "item_fit.csv", "dif.csv", "responses.quarantine.csv",
+)  # fmt: skip
 #: The page of tables in the folder of a run.
 PAGE = "tables.html"
 #: Keys that hold paths.
@@ -48,6 +53,8 @@ class PopulationSection(Section):
         n = self.components
         if n is not None and n >= 1.0 and not math.isclose(n, round(n)):
             raise ValueError(f"components = {n}: a whole number, or a share below 1")
+        if self.item_draws == 1:
+            raise ValueError("item_draws = 1: one draw does not tell how draws vary; 10 or more")
         return self
 
     def scored(self, model: xr.Dataset, plausible: int, of_errors: bool) -> dict[str, Any]:
@@ -98,6 +105,34 @@ class TableSection(Section):
 
         said = {of.name: getattr(self, of.name) for of in fields(Design)}
         return Design(**said).replicate_weights(str)
+
+
+def check_published(
+    config: Any, of: PopulationSection | None, tables: Sequence[TableSection]
+) -> None:
+    """Refuse what the configuration of a run cannot do with a population, and names of files."""
+    if of is not None:
+        if of.out is not None:
+            raise ValueError("population.out: a run keeps the model in its folder; leave it out")
+        if config.score.prior != "normal" or config.score.method != "eap":
+            raise ValueError(
+                'the section population says where persons come from: score.method = "eap" and no '
+                "score.prior"
+            )
+        if of.item_draws and not config.is_marginal:
+            raise ValueError("population.item_draws is of calibrations by marginal")
+        for key in ("omitted", "not_reached"):
+            if getattr(config.score, key) not in (None, getattr(config.data, key)):
+                raise ValueError(f"score.{key}: with a population as in [data], or left out")
+    for table in tables:
+        alone = PurePath(table.out).name == table.out and table.out not in _OWN_FILES
+        if not alone or not table.out.endswith((".csv", ".parquet")):
+            raise ValueError(
+                f"tables.out = {table.out!r}: a file of its own in the folder of the run: give "
+                f"another name, without a folder, that ends in .csv or .parquet"
+            )
+    if len({table.out for table in tables}) < len(tables):
+        raise ValueError("tables.out: two tables have one name")
 
 
 def kept(

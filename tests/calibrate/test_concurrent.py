@@ -1,11 +1,13 @@
 """Concurrent calibration of many groups: what is freed, why, and what chance would free."""
 
+import json
 import tracemalloc
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from click.testing import CliRunner
 from scipy.special import expit
 
@@ -21,7 +23,7 @@ from irt_dask.errors import (
     InputError,
     ItemWarning,
 )
-from irt_dask.store.freed_items import Naming, view
+from irt_dask.store.freed_items import Naming, freed_of, view
 
 FAST = {"standard_errors": False, "progress": False}
 
@@ -285,6 +287,25 @@ def test_freed_items_and_other_groups(some):
     rest = fit.isel(items=np.flatnonzero(fit["item_id"].values != own))
     with pytest.raises(InputError, match="item"):
         irt.score(who, rest, **ml)
+
+
+@pytest.mark.filterwarnings("ignore:correlation of 'odd'")
+def test_freed_items_of_banks_that_were_put_together(some):
+    """Items of another bank have no group (NaN), which switches nothing off; domains follow."""
+    responses, _, fit = some
+    names = ["item_discrimination", "item_intercept", "item_freed_group"]
+    other = fit[["item_discrimination", "item_intercept"]].isel(items=[0])
+    other = other.assign_coords(item_id=("items", ["new"]))
+    both = xr.concat([fit[names], other], "items", data_vars="all", coords="minimal")
+    assert freed_of(both) == freed_of(fit)
+    ml = {"method": "ml", "progress": False}
+    want = irt.score(responses, fit, **ml)["person_ability"]
+    np.testing.assert_allclose(irt.score(responses, both, **ml)["person_ability"], want)
+    ids = list(responses.item_id)
+    domains = {"odd": ids[::2], "even": ids[1::2]}
+    model = irt.fit_population(responses, fit, domains=domains, progress=False)
+    kept = [i for of in json.loads(model.attrs["domains"]).values() for i in of]
+    assert set(kept) == set(irt.with_freed_items(responses, fit).item_id)
 
 
 def test_the_page_of_a_concurrent_calibration(some, tmp_path):

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import irt_dask as irt
-from irt_dask.errors import InputError
+from irt_dask.errors import DataWarning, InputError
 from irt_dask.items.draws import item_draws
 from irt_dask.items.sampled import sampled
+from irt_dask.kernels.base import keyed_random
 
 QUIET = {"progress": False}
 DRAWS = 4000  # errors of Monte Carlo of an SD are 1.1%
@@ -68,3 +70,69 @@ def test_fixed_items_are_known() -> None:
     apart = np.ptp(sampled(again, 20, "items")["item_intercept_draw"].values, axis=0)
     assert (apart[:3] == 0.0).all()
     assert (apart[3:] > 0.0).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "errors"),
+    [
+        ({"item_discrimination": 0.2}, {"item_discrimination": 2.0}),
+        ({"item_guessing": 0.01}, {"item_guessing": 0.2}),
+        (
+            {"item_guessing": 0.6, "item_upper_asymptote": 0.65},
+            {"item_guessing": 0.1, "item_upper_asymptote": 0.1},
+        ),
+        ({"item_guessing": 0.0, "item_upper_asymptote": 0.9}, {"item_guessing": 0.02}),
+    ],
+)
+def test_what_is_far_from_known_stays_an_item(values, errors) -> None:
+    """Where the first order says nothing: no draw is beyond a bound, nor absurd."""
+    one = {"item_discrimination": 1.0, "item_intercept": 0.3} | values
+    data = {name: ("items", [v, v]) for name, v in one.items()}
+    all_errors = {"item_discrimination": 0.1, "item_intercept": 0.1} | errors
+    data |= {f"{name}_se": ("items", [v, v]) for name, v in all_errors.items()}
+    bank = xr.Dataset(data, coords={"item_id": ("items", ["i0", "i1"])}, attrs={"model": "4pl"})
+    drawn = sampled(bank, 300, "items")
+    sets = item_draws(bank, ("i0", "i1"), 300, option="n_item_draws")
+    assert len(sets) == 300
+    assert drawn["item_discrimination_draw"].values.max() < 12.0
+    if "item_guessing" in values:
+        c = drawn["item_guessing_draw"].values
+        assert (c.max() < 0.9) & (c.min() >= 0.0)
+
+
+def test_draws_do_not_depend_on_how_equal_errors_are_told_apart() -> None:
+    """With all errors alike any rotation is a root; the symmetric one moves each by its own."""
+    ids = [f"i{j}" for j in range(5)]
+    data = {"item_discrimination": np.ones(5), "item_intercept": np.zeros(5)}
+    data |= {"item_discrimination_se": np.full(5, 0.1), "item_intercept_se": np.full(5, 0.1)}
+    bank = xr.Dataset(
+        {k: ("items", v) for k, v in data.items()}, coords={"item_id": ("items", ids)}
+    )
+    z = keyed_random.generator(0, "items", 0, 0).standard_normal(10)  # slopes, then intercepts
+    drawn = sampled(bank, 1, "items")["item_intercept_draw"].values
+    np.testing.assert_allclose(drawn[0], 0.1 * z[5:], rtol=1e-12)
+
+
+def test_items_without_errors_are_known_and_named() -> None:
+    fit = fitted("2pl").drop_vars(["item_parameter_covariance"])
+    for name in ("item_discrimination", "item_intercept", "item_difficulty"):
+        fit[f"{name}_se"] = fit[f"{name}_se"].where(np.arange(6) != 2)
+    with pytest.warns(DataWarning, match="1 of 6 items have no standard error.*item3"):
+        drawn = sampled(fit, 10, "items")
+    apart = np.ptp(drawn["item_intercept_draw"].values, axis=0)
+    assert (apart == 0.0).tolist() == [j == 2 for j in range(6)]
+    none = fit.assign({n: fit[n] * np.nan for n in fit if str(n).endswith("_se")})
+    with pytest.raises(InputError, match="no standard errors to draw by"):
+        sampled(none, 10, "items")
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
+def test_items_with_categories_that_nobody_has() -> None:
+    y = irt.simulate(800, 4, seed=2, model="gpcm", categories=4).to_xarray()["response"].values
+    y[:, 1][y[:, 1] == 2] = 3
+    r = irt.from_array(y, categories=4)
+    fit = irt.fit_marginal(r, model="gpcm", null_categories="keep", **QUIET)
+    drawn = sampled(fit, 500, "items")["item_step_intercept_draw"].std("draw").values
+    se = fit["item_step_intercept_se"].values
+    assert (np.isnan(drawn) == np.isnan(se)).all()
+    np.testing.assert_allclose(drawn[np.isfinite(se)], se[np.isfinite(se)], rtol=0.15)

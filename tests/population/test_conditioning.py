@@ -488,3 +488,36 @@ def test_what_is_not_known_of_a_bank_is_in_the_errors() -> None:
     spread = np.std(means, ddof=1)
     assert 0.5 < errors[0] / spread < 1.8
     assert max(known) < 0.45 * spread
+
+
+def test_one_category_is_kept_whole() -> None:
+    """Its directions are alike: which of them stayed would be decided by rounding."""
+    data = made(1500, 1)
+    codes = np.random.default_rng(3).integers(0, 5, 1500).astype(float)
+    r = irt.from_array(data.y, item_id=data.ids, persons={"level": codes})
+    for n in (2, 0.6):
+        fit = irt.fit_population(r, data.bank, covariates="C(level)", n_components=n)
+        assert fit.attrs["n_components"] == [4]
+
+
+def test_errors_of_residual_deviations_are_of_what_coefficients_leave() -> None:
+    """60 samples of 200 persons with 40 covariates: error over spread, known to a tenth."""
+    rng = np.random.default_rng(8)
+    a, d = np.full(30, 2.0), rng.normal(size=30)
+    bank = xr.Dataset(
+        {"item_discrimination": ("items", a), "item_intercept": ("items", d)},
+        coords={"item_id": ("items", [f"i{j}" for j in range(30)])}, attrs={"model": "2pl"},
+    )  # fmt: skip
+    found = []
+    for _ in range(60):
+        x, theta = rng.normal(size=(200, 40)), rng.normal(size=(200, 1))
+        y = (rng.random((200, 30)) < 1.0 / (1.0 + np.exp(-(a * theta + d)))).astype(np.int8)
+        persons = {f"x{k}": x[:, k] for k in range(40)}
+        r = irt.from_array(y, item_id=bank["item_id"].values, persons=persons)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IrtDaskWarning)
+            fit = irt.fit_population(r, bank, covariates=list(persons), progress=False)
+        found.append([float(fit[f"residual_sd{x}"][0, 0]) for x in ("", "_se")])
+    sd, se = np.array(found).T
+    assert abs(sd.mean() - 1.0) < 0.03
+    assert 0.75 < se.mean() / sd.std(ddof=1) < 1.35  # about .72 before

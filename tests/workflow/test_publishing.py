@@ -213,16 +213,20 @@ def test_a_run_from_files_to_tables(folder: Path) -> None:
         ("[population]", '[population]\nout = "population.nc"', "a run keeps the model"),
         ("plausible = 2", 'plausible = 2\nprior = "groups"', "where persons come from"),
         ('domains = "domains.csv"', 'domains = "none.csv"', "there is no file"),
+        ('"means.csv"', '"run.json"', "ends in .csv or .parquet"),
+        ("item_draws = 2", "item_draws = 1", "one draw does not tell"),
+        ("maths = 0.5, reading", "physics = 0.5, reading", "no domain is 'physics'"),
+        ("plausible = 2", 'plausible = 2\nomitted = "wrong"', "with a population as in"),
     ],
 )
-def test_what_a_run_refuses(folder: Path, old: str, new: str, message: str) -> None:
+def test_what_a_run_refuses(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
     assert old in FROM_FILES
-    text = FROM_FILES.replace(old, new).replace("from_files", "wrong")
+    text = FROM_FILES.replace(old, new).replace("from_files", str(tmp_path / "wrong"))
     (folder / "wrong.toml").write_text(text)
     result = CliRunner().invoke(cli, ["run", str(folder / "wrong.toml"), "--cluster", "none"])
     assert result.exit_code != 0
     assert message in str(result.exception) + result.output
-    assert not (folder / "wrong" / "marginal.nc").exists()
+    assert not (tmp_path / "wrong" / "marginal.nc").exists()
 
 
 def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
