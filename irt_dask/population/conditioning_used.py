@@ -77,11 +77,13 @@ def used(population: xr.Dataset, items: xr.Dataset, responses: Responses) -> Use
         ]
     )
     coefficients = np.stack([b.loading @ c for b, c in zip(bases, components, strict=True)])
-    likeliest = covariance - spreads / np.array([b.free for b in bases])[:, None, None]
+    known = population.get("residual_element_covariance")
+    # models that were kept before that was there were corrected to first order
+    free = np.array([1.0 if known is None else b.free for b in bases])
+    likeliest = covariance - spreads / free[:, None, None]
     model = Conditioning(of, design, labels if groups > 1 else (), coefficients, likeliest)
     with np.errstate(divide="ignore"):
         degrees = 0.5 * (sd / population["residual_sd_error"].values) ** 2 + dims + 3.0
-    known = population.get("residual_element_covariance")
     elements = None if known is None or np.isnan(known.values).any() else known.values
     return Used(model, bases, components, covariances, degrees, elements, spreads)
 
