@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,10 +15,12 @@ from scipy.stats import kstest, norm
 
 import irt_dask as irt
 from irt_dask.curves.item_set import ItemSet
+from irt_dask.engine import dataset
 from irt_dask.kernels.base import keyed_random
 from irt_dask.kernels.posterior import person_weights, plausible_values, tables
 from irt_dask.kernels.responses import layouts
-from irt_dask.population.population import STANDARD
+from irt_dask.population.population import STANDARD, Population
+from irt_dask.score import ability
 
 
 def fine(row, a, d, bound, n=20_001):
@@ -198,3 +202,39 @@ def test_one_draw_of_a_posterior_is_items_of_its_own():
         assert all(np.array_equal(got[k], want[k], equal_nan=True) for k in want.data_vars)
     ability = [irt.score(responses, items)["person_ability"] for items in (one, posterior)]
     assert not np.array_equal(*ability)
+
+
+def test_nodes_are_for_what_persons_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,200 items of which each has 12, the population estimated: fewer nodes, same numbers."""
+    rng = np.random.default_rng(4)
+    a, d = rng.uniform(0.8, 1.5, 1200), rng.normal(size=1200)
+    y = np.full((300, 1200), -1, dtype=np.int8)
+    for i in range(300):
+        its = rng.choice(1200, 12, replace=False)
+        p = 1.0 / (1.0 + np.exp(-(a[its] * rng.normal(0.3, 1.1) + d[its])))
+        y[i, its] = rng.random(12) < p
+    bank = dataset(
+        {"item_discrimination": a, "item_intercept": d},
+        item_id=tuple(f"i{j}" for j in range(1200)), attrs={"model": "2pl"},
+    )  # fmt: skip
+    r = irt.from_array(y, item_id=bank["item_id"].values)
+    sizes: list[int] = []
+    plain = Population.nodes
+
+    def seen(self: Population, *of: Any, **how: Any) -> Any:
+        out = plain(self, *of, **how)
+        sizes.append(out.size)
+        return out
+
+    monkeypatch.setattr(Population, "nodes", seen)
+    few = irt.score(r, bank, prior="population", n_plausible=2, progress=False)
+    most_of_few = max(sizes)
+    sizes.clear()
+    monkeypatch.setattr(ability, "_MANY_ITEMS", 10**9)
+    many = irt.score(r, bank, prior="population", n_plausible=2, progress=False)
+    assert most_of_few < 0.5 * max(sizes)
+    for name in ("group_mean", "group_sd", "person_ability", "person_ability_sd"):
+        np.testing.assert_allclose(few[name], many[name], atol=1e-5)
+    np.testing.assert_allclose(
+        few["person_plausible_value"], many["person_plausible_value"], atol=1e-3
+    )
