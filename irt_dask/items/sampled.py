@@ -59,6 +59,10 @@ def sampled(items: xr.Dataset, n: int, what: str) -> xr.Dataset:
         some = known.take(at)
         of = uncertain(items, [ids[j] for j in at], some, what, strict=False)
         assert of is not None
+        if not np.isfinite(of.matrix).all():
+            raise InputError(
+                f"{what}: the covariance of the parameters has NaN or infinite entries"
+            )
         told[at] = (of.column >= 0).any(axis=0)
         drawn[:, :, at] = _drawn(some, of, n, lo, models.size)
     if not told.any():
@@ -103,9 +107,12 @@ def _drawn(items: ItemSet, of: Uncertain, n: int, first: int, size: int) -> Floa
         if (g.model.slope(g.x)[0] <= 0.0).any() and not coordinates.scored:
             coordinates = coordinates.signed
         for k, j in enumerate(g.at):
-            column = of.column[:p, j]
-            its = g.x[:, [k]], moves[:, np.maximum(column, 0)] * (column >= 0), column >= 0
-            out[:, :p, j] = _of_item(g.model, coordinates, *its)
+            unknown = of.column[:p, j] >= 0
+            at = of.column[:p, j][unknown]
+            known = of.matrix[np.ix_(at, at)]
+            out[:, :p, j] = _of_item(
+                g.model, coordinates, g.x[:, [k]], unknown, moves[:, at], known
+            )
     return out
 
 
@@ -126,34 +133,38 @@ def _symmetric_root(a: Floats) -> Floats:
 
 
 def _of_item(
-    model: ItemModel, coordinates: Coordinates, x: Floats, moves: Floats, unknown: Bools
-) -> Floats:
-    """Parameters of an item moved by ``moves`` (draws, parameters) to first order.
+    model: ItemModel, coordinates: Coordinates, x: Floats, unknown: Bools, moves: Floats,
+    covariance: Floats,
+) -> Floats:  # fmt: skip
+    """Parameters of an item whose ``unknown`` ones are moved (draws, unknown) to first order.
 
-    In coordinates that bend, one of which is far from known is moved less: the first order says
-    nothing there.  What is then no item (an asymptote above the other) is drawn together.
+    ``covariance`` is that of the moves.  In coordinates that bend, one of which is far from known
+    is moved less: the first order says nothing there.  What is then no item (an asymptote above the
+    other) is drawn together.
     """
     with np.errstate(divide="ignore"):  # nobody guesses: known, and not moved
         y = coordinates.of(x)
-    free = np.flatnonzero(unknown & np.isfinite(y[:, 0]))
+    there = np.isfinite(y[:, 0])
+    free = np.flatnonzero(unknown & there)
+    moves, own = moves[:, there[unknown]], np.ix_(there[unknown], there[unknown])
     slopes = coordinates.slopes(y)[:, :, 0]
     by = np.linalg.inv(slopes[np.ix_(free, free)])
-    along = moves[:, free] @ by.T  # (draws, coordinates)
+    along = moves @ by.T  # (draws, coordinates)
+    spread = np.sqrt(np.diag(by @ covariance[own] @ by.T))
     for c, q in enumerate(free):
         up = y.copy()
         up[q] += 1.0
         straight = x[free, 0] + slopes[np.ix_(free, [q])][:, 0]
         if not np.allclose(coordinates.parameters(up)[free, 0], straight, rtol=1e-9, atol=1e-9):
-            spread = float(np.sqrt((along[:, c] ** 2).mean()))
-            along[:, c] *= min(1.0, _MOST_SPREAD / max(spread, 1e-300))
+            along[:, c] *= min(1.0, _MOST_SPREAD / max(float(spread[c]), 1e-300))
     out, share = np.empty((len(moves), len(x))), 1.0
     left = np.arange(len(moves))
-    while left.size:
+    while left.size:  # ends: at share 0 it is the item itself
         moved = np.repeat(y, left.size, axis=1)
         moved[free] += share * along[left].T
         new = coordinates.parameters(moved)
         new[~unknown] = x[~unknown]
-        new[~np.isfinite(y[:, 0])] = x[~np.isfinite(y[:, 0])]
+        new[~there] = x[~there]
         out[left] = new.T
         left, share = left[~model.valid(new)], 0.5 * share
     return out

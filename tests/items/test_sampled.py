@@ -94,6 +94,8 @@ def test_what_is_far_from_known_stays_an_item(values, errors) -> None:
     drawn = sampled(bank, 300, "items")
     sets = item_draws(bank, ("i0", "i1"), 300, option="n_item_draws")
     assert len(sets) == 300
+    name = "item_discrimination_draw"  # how many are asked for changes none
+    np.testing.assert_array_equal(sampled(bank, 3, "items")[name], drawn[name][:3])
     assert drawn["item_discrimination_draw"].values.max() < 12.0
     if "item_guessing" in values:
         c = drawn["item_guessing_draw"].values
@@ -136,3 +138,12 @@ def test_items_with_categories_that_nobody_has() -> None:
     se = fit["item_step_intercept_se"].values
     assert (np.isnan(drawn) == np.isnan(se)).all()
     np.testing.assert_allclose(drawn[np.isfinite(se)], se[np.isfinite(se)], rtol=0.15)
+
+
+def test_a_covariance_with_nan_is_an_error() -> None:
+    fit = fitted("2pl")
+    broken = fit["item_parameter_covariance"].values.copy()
+    broken[0, 0] = np.nan
+    with pytest.raises(InputError, match="covariance of the parameters has NaN"):
+        sampled(fit.assign(item_parameter_covariance=fit["item_parameter_covariance"].copy(
+            data=broken)), 3, "items")  # fmt: skip

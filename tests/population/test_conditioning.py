@@ -501,7 +501,7 @@ def test_one_category_is_kept_whole() -> None:
 
 
 def test_errors_of_residual_deviations_are_of_what_coefficients_leave() -> None:
-    """60 samples of 200 persons with 40 covariates: error over spread, known to a tenth."""
+    """60 samples of 120 persons with 40 covariates: error over spread, known to a tenth."""
     rng = np.random.default_rng(8)
     a, d = np.full(30, 2.0), rng.normal(size=30)
     bank = xr.Dataset(
@@ -510,8 +510,8 @@ def test_errors_of_residual_deviations_are_of_what_coefficients_leave() -> None:
     )  # fmt: skip
     found = []
     for _ in range(60):
-        x, theta = rng.normal(size=(200, 40)), rng.normal(size=(200, 1))
-        y = (rng.random((200, 30)) < 1.0 / (1.0 + np.exp(-(a * theta + d)))).astype(np.int8)
+        x, theta = rng.normal(size=(120, 40)), rng.normal(size=(120, 1))
+        y = (rng.random((120, 30)) < 1.0 / (1.0 + np.exp(-(a * theta + d)))).astype(np.int8)
         persons = {f"x{k}": x[:, k] for k in range(40)}
         r = irt.from_array(y, item_id=bank["item_id"].values, persons=persons)
         with warnings.catch_warnings():
@@ -519,5 +519,5 @@ def test_errors_of_residual_deviations_are_of_what_coefficients_leave() -> None:
             fit = irt.fit_population(r, bank, covariates=list(persons), progress=False)
         found.append([float(fit[f"residual_sd{x}"][0, 0]) for x in ("", "_se")])
     sd, se = np.array(found).T
-    assert abs(sd.mean() - 1.0) < 0.03
-    assert 0.75 < se.mean() / sd.std(ddof=1) < 1.35  # about .72 before
+    assert abs(sd.mean() - 1.0) < 0.05
+    assert 0.75 < se.mean() / sd.std(ddof=1) < 1.35
