@@ -161,8 +161,12 @@ def test_many_domains_are_those_alone(schools: Schools) -> None:
         np.testing.assert_allclose(
             fit[name].values[..., 2], alone[name].values[..., 0], rtol=1e-9, atol=0
         )
-    of_nine = schools._replace(y=schools.y[:, :9], a=schools.a[:9], d=schools.d[:9])
-    three = of_nine.fit(domains={k: domains[k] for k in ("d0", "d1", "d2")})
+    some = slice(None, None, 5)  # three dimensions at once cost much
+    few = schools._replace(
+        y=schools.y[some, :9], x=schools.x[some], school=schools.school[some],
+        a=schools.a[:9], d=schools.d[:9],
+    )  # fmt: skip
+    three = few.fit(domains={k: domains[k] for k in ("d0", "d1", "d2")})
     assert np.isfinite(three["residual_correlation_se"].values).all()
 
 
