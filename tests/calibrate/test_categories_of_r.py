@@ -73,7 +73,7 @@ def test_rating_scale(real_data, tag):
         own.agree(lambda x, item=item: x(item, "d1") - x(first, "d1"), mirt.loc[item, "c"])
 
 
-@pytest.mark.parametrize("tag", ["science_pcm", "timss_pcm", *slow("eclsk_pcm")])
+@pytest.mark.parametrize("tag", ["timss_pcm", *slow("science_pcm", "eclsk_pcm")])
 def test_partial_credit(real_data, tag):
     """The variance, intercepts, and steps in units in which slopes are 1."""
     folder = folder_of(real_data)
@@ -93,8 +93,8 @@ def test_partial_credit(real_data, tag):
 
 
 @pytest.mark.parametrize(
-    "tag", ["science_grm", "science_gpcm", "timss_2pl_grm", "timss_2pl_gpcm",
-            *slow("eclsk_grm", "eclsk_gpcm")],
+    "tag", ["science_grm", "timss_2pl_gpcm",
+            *slow("science_gpcm", "timss_2pl_grm", "eclsk_grm", "eclsk_gpcm")],
 )  # fmt: skip
 def test_step_difficulties(real_data, tag):
     """Classical b, of steps or of the chance to reach a category, and their errors.
