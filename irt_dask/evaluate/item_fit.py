@@ -139,7 +139,10 @@ def item_fit(
     S-X2 compares the shares right by number right with those that the model expects, adjacent
     numbers pooled until one right and one wrong answer are expected at least.  With more categories
     it compares counts of categories by the sum of the responses; sums are pooled until two
-    categories are expected once at least, categories with their neighbours until each is.  Sources:
+    categories are expected once at least, categories with their neighbours until each is.  R's mirt
+    pools the same counts otherwise: with four items of four categories it has 6 to 11 degrees of
+    freedom for 8 to 13 here.  Without misfit 4.4% to 5.4% of these p-values were below .05, 3.9% to
+    5.4% with mirt's pools (400 to 2,000 persons, 4 to 20 items, some 500 sets each).  Sources:
     Orlando and Thissen (2000); Kang and Chen (2008); Lord and Wingersky (1984); infit and outfit:
     Wright and Masters (1982).  The group chi-square is that of Hosmer and Lemeshow (1980) with p
     from the other responses: groups do not depend on the answer that they are to predict.

@@ -178,3 +178,35 @@ def test_what_cannot_be_had_is_said(monkeypatch):
         found = irt.fit_marginal(y, fixed_items=bank, standard_errors=True)
     assert found.attrs["anchor_errors"].startswith("taken as known")
     assert "item_anchor_chi2" not in found
+
+
+@pytest.mark.parametrize("grouped", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_fixed_items_of_more_categories(monkeypatch, grouped):
+    """As the dense inverse, of anchors that are known for certain: their bank's errors are not in.
+
+    Two items each of 2, 3 and 4 categories are fixed; abilities of all groups are free.
+    """
+    k = MIXED[:12]
+    y, other = np.split(simulated(9900, 12, 4, categories=k, observed=0.7), [900])
+    bank = irt.fit_marginal(irt.from_array(other, categories=k), model=models(k), progress=False)
+    bank = bank.isel(items=slice(0, 6))
+    known = bank[[v for v in bank if not v.endswith("_se") and "covariance" not in v]]
+    persons = {"group": np.repeat(["a", "b", "c"], 300)} if grouped else None
+    data = irt.from_array(y, categories=k, persons=persons)
+    options = {"model": models(k), "standard_errors": True, "progress": False}
+    want = irt.fit_marginal(data, fixed_items=known, **options)
+    uncertain = irt.fit_marginal(data, fixed_items=bank, **options)
+    small_steps(monkeypatch)
+    monkeypatch.setattr(sampling, "MAX_MATRIX", 1)
+    with pytest.warns(DataWarning, match="fixed_items are taken as known"):
+        found = irt.fit_marginal(data, fixed_items=bank, **options)
+    assert found.attrs["standard_errors"].startswith("conjugate gradients")
+    errors = [name for name in want if name.endswith("_se")]
+    assert {"item_step_intercept_se", "item_threshold_se", "group_sd_se"} <= {*errors}
+    for name in errors:
+        estimate = name.removesuffix("_se")
+        np.testing.assert_allclose(found[estimate], want[estimate], atol=1e-7)
+        np.testing.assert_allclose(found[name], want[name], rtol=1e-3)
+        assert np.isnan(found[name][:6]).all() == name.startswith("item")
+    free = uncertain["item_difficulty_se"].values[6:]
+    assert (free > 1.005 * found["item_difficulty_se"].values[6:]).all()

@@ -144,6 +144,23 @@ def test_categories_given_the_score_by_enumeration(data):
     np.testing.assert_allclose(got, joint / np.repeat(total, K, axis=0), rtol=1e-10, atol=1e-14)
 
 
+def test_incomplete_data_have_another_test(data):
+    """No S-X2, which would be of whoever answered everything; what takes its place is named."""
+    r, y, bank, _ = data
+    got = irt.item_fit(r, bank, ability=(0.0, 1.0), fitted=False, progress=False)
+    n = int((y < 0).any(axis=1).sum())
+    assert 0 < n < len(y)
+    assert got.attrs["s_x2"] == (
+        f"not computed: {n} persons did not answer every item; the test of such data is chi2"
+    )
+    assert not [name for name in got if "sx2" in name]
+    assert (got["item_chi2_df"] > 0).any()
+    complete = r.select(persons=np.flatnonzero((y >= 0).all(axis=1)))
+    found = irt.item_fit(complete, bank, ability=(0.0, 1.0), fitted=False, progress=False)
+    assert found.attrs["s_x2"] == "computed"
+    assert np.isfinite(found["item_sx2"]).any()
+
+
 @pytest.mark.slow
 def test_levels_of_chi_squares():
     """60 data sets x 10 items: a share of .05 has an SD of .009; 3.5 of these."""
