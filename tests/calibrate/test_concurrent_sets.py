@@ -14,6 +14,8 @@ from irt_dask.banks.saved import read_bank, write_result
 from irt_dask.calibrate.concurrent import links
 from irt_dask.calibrate.concurrent.sets import Sets
 from irt_dask.errors import EstimationError, InputError
+from irt_dask.report import figures, methods
+from irt_dask.report.fitted import freed_table
 from irt_dask.store.freed_items import Naming, under_their_names
 
 FAST = {"standard_errors": False, "progress": False}
@@ -256,6 +258,29 @@ def test_records_are_of_sets(some):
     np.testing.assert_array_equal(one[first], one[first + 1])
     assert np.isnan(one[2, 8])
     assert fit["origin_rmsd"].values[first, 0] != fit["origin_rmsd"].values[first + 1, 0]
+
+
+def test_what_is_shown_of_sets(some):
+    _, _, _, _, fit = some
+    table = freed_table(fit)
+    assert table.head == ("item", "set", "groups", "mean difference", "RMSD", "q")
+    rows = {(item, label): (groups, md) for item, label, groups, md, *_ in table.rows}
+    assert {*rows} == {("0", "s1"), ("4", "s2"), ("8", "s0")}
+    groups, md = rows["8", "s0"]  # of which the last group did not answer
+    assert groups == "g00, g01, g02"
+    assert float(md) == pytest.approx(fit["origin_set_md"].values[0, 8], abs=5e-4)
+    assert figures.freed_image(fit).caption.endswith("of one set, which shares them.")
+    said = methods.paragraph(fit)[0]
+    assert "worked otherwise in a set of groups were freed there (3 times)" in said
+    mixed = fit.assign(group_set=("groups", np.array([*"abcabcabcabc"])))
+    ax = irt.plot.item_groups(mixed)
+    names = [t.get_text() for t in ax.get_yticklabels()]
+    assert names[:5] == ["a: g00", "a: g03", "a: g06", "a: g09", "b: g01"]
+    dots = {tuple(x) for x in np.asarray(ax.collections[0].get_offsets()).astype(int).tolist()}
+    freed = mixed["origin_freed"].values[[int(name[-2:]) for name in names]]
+    assert dots == {(j, g) for g, j in np.argwhere(freed).tolist()}
+    assert "9 of 119 items in groups freed, 3 items of sets" in irt.plot.item_groups(
+        fit).get_title()  # fmt: skip
 
 
 def test_groups_that_a_set_s_own_item_ties():
