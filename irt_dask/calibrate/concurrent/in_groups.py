@@ -123,9 +123,10 @@ def distances(c: Curves, setting: Setting, common: Bools, errors: Floats) -> Dis
     """
     expected = setting.tables.expected[setting.common]
     carried = _squares(c.by_item, np.nan_to_num(errors))
-    # With sampling weights all that is squared is larger by the same factor, about.
+    # With sampling weights all that is squared is larger by the same factor, about, as ``errors``
+    # are already.
     unequal = c.weight[1] / c.weight[0]
-    noise = c.noise - unequal * (c.followed + np.where(common[:, None], carried, -carried))
+    noise = c.noise - (unequal * c.followed + np.where(common[:, None], carried, -carried))
     with np.errstate(divide="ignore", invalid="ignore"):
         difference, noise = c.score / c.seen - expected, noise / c.seen**2
     some = np.isfinite(difference) & np.isfinite(noise)
