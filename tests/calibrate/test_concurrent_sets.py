@@ -246,6 +246,14 @@ def test_what_takes_the_fit_takes_the_set_s_item(some, tmp_path):
             for k, g in enumerate(("g02", "g03"))}  # fmt: skip
     assert "8@s0" in here["g02"] - here["g03"]
     assert "8" in here["g03"] - here["g02"]
+    # a group that joins the set by its list
+    text = (tmp_path / "bank.csv").read_text()
+    (tmp_path / "bank.csv").write_text(text.replace('""g03"", ', '""new"", ""g03"", '))
+    joined = irt.read_items(tmp_path / "bank.csv")
+    of_new = irt.from_array(new, persons={"group": ["new", "who"]})
+    answered = under_their_names(of_new, joined, "score").to_xarray()["response"]
+    at = under_their_names(of_new, joined, "score").item_id.index("0@s1")
+    assert answered.values[:, at].tolist() == [1, -1]
 
 
 def test_records_are_of_sets(some):
