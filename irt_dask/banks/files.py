@@ -32,9 +32,11 @@ _GROUPS = "calibration_groups"
 _LATENT, _HISTOGRAM = "calibration_latent", "histogram"
 #: Column: the group of persons in which an item was freed; nothing of common ones.
 _FREED = "freed_group"
+#: Column: the groups of the set in which an item was freed, as a JSON list.
+_SET = "set_groups"
 #: Columns beside those of parameters.
 _NAMES = (
-    "item", "model", "categories", "category_map", "flag", _GROUPS, _LATENT, _FREED,
+    "item", "model", "categories", "category_map", "flag", _GROUPS, _LATENT, _FREED, _SET,
     covariances.OF, covariances.VALUES,
 )  # fmt: skip
 
@@ -62,11 +64,11 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         which ``score`` warns by; the means and standard deviations of the groups are not written.
         A histogram of ability is not written, but said to have been in ``calibration_latent``.
         Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
-        ``link`` may leave it out.  .json also carries the covariance of all parameters, where the
-        items have one (fits of up to 1,000 parameters, draws), in ``covariance_of`` (columns) and
-        ``covariance`` (for each, text of the covariances with all parameters before it in the file,
-        and its variance): ``link`` needs it for the errors of a link.  .csv has standard errors
-        alone.
+        ``link`` may leave it out, or the set of groups, which ``set_groups`` lists (as in JSON).
+        .json also carries the covariance of all parameters, where the items have one (fits of up to
+        1,000 parameters, draws), in ``covariance_of`` (columns) and ``covariance`` (for each, text
+        of the covariances with all parameters before it in the file, and its variance): ``link``
+        needs it for the errors of a link.  .csv has standard errors alone.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
@@ -121,6 +123,8 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
         table[_LATENT] = _HISTOGRAM
     if "item_freed_group" in items:
         table[_FREED] = items["item_freed_group"].values.astype(str)
+    if "item_set_groups" in items:
+        table[_SET] = items["item_set_groups"].values.astype(str)
     if suffix == ".json":
         table |= covariances.columns(items, known)
     return _text(pd.DataFrame(table), suffix, sparse=several)
@@ -288,6 +292,8 @@ def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
         data["item_flag"] = _flags(table)
     if _FREED in table:
         data["item_freed_group"] = np.array([group or "" for group in table.words(_FREED)])
+    if _SET in table:
+        data["item_set_groups"] = np.array(table.words(_SET))
     if _GROUPS in table:  # blank: rows from elsewhere
         n = table.numbers(_GROUPS, may_lack=True)
         if most := int(np.nan_to_num(n).max()):

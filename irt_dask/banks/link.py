@@ -281,7 +281,7 @@ def _result(
     data["item_link_rmsd"] = rmsd
     if "robust" in more:
         data["item_link_weight"] = share
-    for name in ("item_flag", "item_origin", "item_freed_group"):
+    for name in ("item_flag", "item_origin", "item_freed_group", "item_set_groups"):
         if name in bank_b:
             data[name] = bank_b[name].values.astype(str)
     data |= _errors(bank_b, slope)

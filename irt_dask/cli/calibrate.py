@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from click.core import ParameterSource
 
+from irt_dask.cli import concurrent
 from irt_dask.cli.common import (
     cluster_option,
     counted,
@@ -43,8 +44,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
         "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "concurrent": (
-        "model", "free", "rate", "least", "reference_group", "guessing_prior", "standard_errors",
-        "standard_errors_from", "sampling_unit", "max_iterations", "checkpoint",
+        "model", "free", "rate", "least", "sets", "reference_group", "guessing_prior",
+        "standard_errors", "standard_errors_from", "sampling_unit", "max_iterations", "checkpoint",
     ),
     "joint": ("model", "coreset", "max_iterations", "start", "checkpoint", "seed"),
     "spectral": ("standard_errors",),
@@ -129,18 +130,6 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
     return {"standard_errors": wanted if how is None else how}
 
 
-def _free(text: str) -> str | float | None:
-    """The option --free."""
-    if text == "test":
-        return text
-    if text == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"--free {text!r}: give test, none, or a cut-off such as 0.12") from None
-
-
 @click.command()
 @click.argument("store", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
@@ -176,6 +165,9 @@ def _free(text: str) -> str | float | None:
 @click.option("--least", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.0,
               show_default=True, help="RMSD, beyond what chance makes, that an item has to have in "
               "a group to be freed by the test (concurrent).")  # fmt: skip
+@click.option("--sets", type=click.Path(), metavar="FILE",
+              help="Groups that share the items that are freed in them, such as a country over "
+              "cycles: a .csv or .json of columns group and set (concurrent).")  # fmt: skip
 @click.option("--latent", type=click.Choice(["normal", "histogram"]), default="normal",
               show_default=True, help="Distribution of ability in each group: normal, or free "
               "masses from -6 to 6 (marginal).")  # fmt: skip
@@ -261,7 +253,8 @@ def calibrate(
     options |= _guessing_prior(options.pop("guessing_prior"), options["model"])
     options |= _standard_errors(options["standard_errors"], options.pop("standard_errors_from"))
     options["pairing"] = "all"  # of items, not chosen at random
-    options["free"] = _free(options["free"])
+    options["free"] = concurrent.free(options["free"])
+    options["sets"] = concurrent.sets(options["sets"])
     options["facets"] = list(options["facets"]) or None
     fit = _fitted(store, method, weights, cluster, quiet, options)
     write_items(fit, out)
@@ -329,7 +322,7 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
     ordered = np.asarray(fit.get("item_model", "")) != "nominal"  # else codes say nothing of more
     if falling := ids[(slopes < 0.0) & ordered].tolist():
         shown["falling_items"] = falling if as_json else name_some(falling)
-    freed = _freed(fit) if "origin_freed" in fit else []
+    freed = concurrent.freed(fit, as_json) if "origin_freed" in fit else []
     if freed and as_json:
         shown["freed"] = freed
     if as_json:
@@ -347,7 +340,8 @@ def _tell(fit: xr.Dataset, files: dict[str, str], as_json: bool) -> None:
         click.echo(f"\nEffects on difficulty, the largest first:\n\n{rows(most)}")
     if freed and not as_json:
         said = f"the first {_MOST_FREED} of {len(freed)}" if len(freed) > _MOST_FREED else "all"
-        click.echo(f"\nItems freed in groups, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
+        where = "sets of groups" if "group_set" in fit else "groups"
+        click.echo(f"\nItems freed in {where}, by RMSD, {said}:\n\n{rows(freed[:_MOST_FREED])}")
     if not as_json and "item_anchor_chi2" in fit:
         units = fit.attrs.get("n_sampling_units")
         how = "" if "degrees_of_freedom" not in fit.attrs else f" (F tests, of {units} units)"
@@ -367,18 +361,6 @@ def _effects(fit: xr.Dataset) -> list[dict[str, Any]]:
             "shrunk": bool(fit["facet_shrunk"].values[e]),
         }
         for e in np.argsort(-np.abs(effect), kind="stable").tolist()
-    ]
-
-
-def _freed(fit: xr.Dataset) -> list[dict[str, Any]]:
-    """Items that are freed in groups, the largest RMSD first."""
-    at = np.argwhere(fit["origin_freed"].values)
-    rmsd = fit["origin_rmsd"].values
-    names = ("rmsd", "rmsd_expected", "md", "p_value")
-    return [
-        {"item": str(fit["origin_id"].values[j]), "group": str(fit["group_label"].values[g])}
-        | {n: float(fit[f"origin_{n}"].values[g, j]) for n in names}
-        for g, j in sorted(at.tolist(), key=lambda pair: -rmsd[tuple(pair)])
     ]
 
 

@@ -47,6 +47,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
          "a posterior"),
         ("calibrate autumn.store --method marginal --fixed-items bank.csv --out autumn-bank.csv",
          "another wave, on the same scale"),
+        ("calibrate cycles.store --method concurrent --sets countries.csv --out trend.csv",
+         "countries over cycles; countries.csv has the columns group and set"),
     ),
     "bifactor": (
         ("bifactor answers.store --item-table topics.csv --out general.csv --scores abilities.csv",

@@ -140,6 +140,8 @@ def freed_image(items: xr.Dataset) -> Image | None:
         "By how much items are easier (blue) or harder (red) in a group than their common curve "
         "says, in points of score; dots are items that have parameters of their own there."
     )
+    if "group_set" in items:
+        caption += " Groups between lines are of one set, which shares them."
     return inline(ax, f"Items in groups: {ax.get_title()}.", caption)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from irt_dask.arrays import Floats
+from irt_dask.errors import first_of
 from irt_dask.report.common import item_ids, optional
 from irt_dask.report.tables import MOST_ITEMS, NOTHING, Table, number
 
@@ -82,28 +83,55 @@ def anchors_table(fit: xr.Dataset) -> Table | None:
     return Table(("fixed item", "chi-square", "p", "RMSD"), rows, tuple(remarks))
 
 
+def freed_pairs(fit: xr.Dataset) -> list[dict[str, Any]]:
+    """Which items a concurrent calibration freed where: an entry for a group, or for a set of them.
+
+    Of sets, distances are those of the set's curve.
+    """
+    kind = "set_" if "group_set" in fit else ""
+    names = {n: f"origin_{kind}{n}" for n in ("rmsd", "rmsd_expected", "rmsd_corrected", "md")}
+    values = {n: fit[v].values for n, v in names.items()}
+    values |= {n: fit[f"origin_{n}"].values for n in ("p_value", "q_value")}
+    items, groups = (fit[name].values.astype(str) for name in ("origin_id", "group_label"))
+    sets = fit["group_set"].values.astype(str) if kind else groups
+    where = {label: np.flatnonzero(sets == label) for label in dict.fromkeys(sets.tolist())}
+    answered = fit["origin_n_responses"].values
+    out = []
+    for label, own in where.items():
+        for j in np.flatnonzero(fit["origin_freed"].values[own[0]]):
+            g = own[np.argmax(answered[own, j])]  # of who did not answer nothing is said
+            whose = {"set": label, "groups": groups[own].tolist()} if kind else {"group": label}
+            found = {n: float(x[g, j]) for n, x in values.items()}
+            out.append({"item": str(items[j]), **whose, **found})
+    return out
+
+
 def freed_table(fit: xr.Dataset) -> Table | None:
     """Show which items a concurrent calibration freed in which group, the furthest first."""
     if "origin_freed" not in fit:
         return None
-    freed = np.argwhere(fit["origin_freed"].values)
-    names = ("origin_md", "origin_rmsd_corrected", "origin_q_value")
-    md, rmsd, q = (fit[name].values for name in names)
-    furthest = sorted(freed.tolist(), key=lambda pair: -np.nan_to_num(rmsd[tuple(pair)]))
-    items, groups = (fit[name].values.astype(str) for name in ("origin_id", "group_label"))
+    pairs = freed_pairs(fit)
+    furthest = sorted(pairs, key=lambda pair: -np.nan_to_num(pair["rmsd_corrected"]))
+    several = "group_set" in fit
     rows = [
-        [items[j], groups[g], number(md[g, j]), number(rmsd[g, j]), _p(q[g, j])]
-        for g, j in furthest[:MOST_ITEMS]
-    ]
+        [
+            pair["item"],
+            *([pair["set"], first_of(pair["groups"], 5)] if several else [pair["group"]]),
+            number(pair["md"]), number(pair["rmsd_corrected"]), _p(pair["q_value"]),
+        ]
+        for pair in furthest[:MOST_ITEMS]
+    ]  # fmt: skip
     if not rows:
         return None
+    where = "groups of the set, taken together," if several else "group"
     remarks = [
-        "In points of score: by how much the item is easier (above 0) in the group than its common "
-        "curve says, and the root mean square less what chance makes of it."
+        f"In points of score: by how much the item is easier (above 0) in the {where} than its "
+        f"common curve says, and the root mean square less what chance makes of it."
     ]
-    if left := len(freed) - len(rows):
+    if left := len(pairs) - len(rows):
         remarks.append(f"{left:,} more are left out.")
-    return Table(("item", "group", "mean difference", "RMSD", "q"), rows, tuple(remarks))
+    heads = ("set", "groups") if several else ("group",)
+    return Table(("item", *heads, "mean difference", "RMSD", "q"), rows, tuple(remarks))
 
 
 def _p(value: float, before: str = "") -> str:

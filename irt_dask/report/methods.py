@@ -177,8 +177,9 @@ def _calibration(text: _Text, fit: xr.Dataset) -> None:
         groups = f" in each of {fit.sizes['groups']:,} groups" if "group_mean" in fit else ""
         how = f"by marginal maximum likelihood{text.cite('bock81')}, with ability {latent}{groups}"
         if "origin_freed" in fit:
-            times = int(fit["origin_freed"].values.sum())
-            how += f"; items that worked otherwise in a group were freed there ({times:,} times)"
+            where = "a set of groups" if "group_set" in fit else "a group"
+            how += f"; items that worked otherwise in {where} were freed there "
+            how += f"({int(a['n_freed']):,} times)"
     elif method.startswith("bifactor marginal"):
         how = (
             f"by marginal maximum likelihood, with integrals of two dimensions for each block"

@@ -1,14 +1,16 @@
 """Items that are freed in some groups, as items of their own: a view of the responses.
 
 An item that is freed in a group becomes another one, "item@group", which nobody outside the group
-was given.  Nothing is copied: blocks are renamed when they are read.
+was given; of groups that share it, a set, it has the set's name.  Nothing is copied: blocks are
+renamed when they are read.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,8 +33,9 @@ class Naming:
     """Which item each item is in each group.
 
     ``columns`` (groups, items of the responses) are places among the items of the view, whose
-    items ``origin`` were; ``group`` is the one in which a freed item is, -1 of the others.  A row
-    of ``columns`` beyond those of ``labels`` is of all other groups; without one these are refused.
+    items ``origin`` were; ``group`` is the first in which a freed item is, -1 of the others, and
+    ``owner`` its label or that of its set, nothing of the others.  A row of ``columns`` beyond
+    those of ``labels`` is of all other groups; without one these are refused.
     """
 
     labels: tuple[str, ...]
@@ -40,18 +43,31 @@ class Naming:
     columns: Ints
     origin: Ints
     group: Ints
+    owner: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, item_id: tuple[str, ...], labels: tuple[str, ...], freed: Bools) -> Naming:
-        """Name the items of which (groups, items) are freed; one that is everywhere has no rest."""
+    def of(
+        cls, item_id: tuple[str, ...], labels: tuple[str, ...], freed: Bools, sets: Any = None
+    ) -> Naming:
+        """Name the items of which (groups, items) are freed; one that is everywhere has no rest.
+
+        ``sets`` are labels, (groups, 1) or (groups, items): groups that have the same share a freed
+        item.  Default: each group has its own.
+        """
         n_groups, m = freed.shape
         left = np.flatnonzero(~freed.all(axis=0))
-        item, group = np.nonzero(freed.T)
+        named = np.array(labels)[:, None] if sets is None else np.asarray(sets)
+        named = np.broadcast_to(named, (len(named), m))
         columns = np.empty((n_groups, m), dtype=np.int64)
         columns[:, left] = np.arange(left.size)
-        columns[group, item] = left.size + np.arange(item.size)
+        first: dict[tuple[int, str], int] = {}
+        for j, g in np.argwhere(freed.T).tolist():
+            first.setdefault((j, str(named[g, j])), g)
+        place = {key: left.size + k for k, key in enumerate(first)}
+        for j, g in np.argwhere(freed.T).tolist():
+            columns[g, j] = place[j, str(named[g, j])]
         names = [item_id[j] for j in left]
-        names += [f"{item_id[j]}{AT}{labels[g]}" for j, g in zip(item, group, strict=True)]
+        names += [f"{item_id[j]}{AT}{label}" for j, label in first]
         taken = set(item_id)
         if clash := [name for name in names[left.size :] if name in taken]:
             raise InputError(
@@ -59,8 +75,10 @@ class Naming:
                 f"item: {listed(clash, 5)}; rename these items or groups"
             )
         return cls(
-            labels, check_item_ids(names), columns, np.append(left, item),
-            np.append(np.full(left.size, -1), group),
+            labels, check_item_ids(names), columns,
+            np.append(left, np.array([j for j, _ in first], dtype=np.int64)),
+            np.append(np.full(left.size, -1), np.array([*first.values()], dtype=np.int64)),
+            ("",) * left.size + tuple(label for _, label in first),
         )  # fmt: skip
 
     @property
@@ -161,7 +179,7 @@ def view(responses: Responses, naming: Naming) -> Responses:
 
 
 def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
-    """Of each item that is one group's own: which item it was, and the group."""
+    """Of each item that is one group's own, or one set's: which item it was, and whose it is."""
     if "item_freed_group" not in items:
         return {}
     each = zip(items["item_id"].values, items["item_freed_group"].values, strict=True)
@@ -170,33 +188,77 @@ def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
     return {i: (i.removesuffix(f"{AT}{g}"), g) for i, g in named if g and i.endswith(f"{AT}{g}")}
 
 
+def _sets(items: xr.Dataset, own: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The groups of those items, of ``own``, that are a set's."""
+    if "item_set_groups" not in items:
+        return {}
+    each = zip(items["item_id"].values, items["item_set_groups"].values, strict=True)
+    out = {}
+    for name, text in each:
+        # of banks that were put together those of another one have no set: NaN
+        if str(name) not in own or not isinstance(text, str) or not text:
+            continue
+        try:
+            groups = json.loads(text)
+        except ValueError:
+            groups = None
+        if not isinstance(groups, list) or not groups:
+            raise InputError(
+                f"item {name}: the groups of its set are {text!r}; they are a list of labels such "
+                f'as ["a", "b"]'
+            )
+        out[str(name)] = tuple(map(str, groups))
+    return out
+
+
+def _whose(items: xr.Dataset, place: Mapping[str, int]) -> dict[tuple[str, str], str]:
+    """Of each item and group that has one of its own: whose it is, the group's or a set's."""
+    own = freed_of(items)
+    sets = _sets(items, own)
+    out: dict[tuple[str, str], str] = {}
+    for name, (item, label) in own.items():
+        for group in sets.get(name, (label,)) if item in place else ():
+            if (item, group) in out:
+                raise InputError(
+                    f"group {group!r} has two items of its own for {item!r}: "
+                    f"{item}{AT}{out[item, group]} and {name}; leave one of them out"
+                )
+            out[item, group] = label
+    return out
+
+
 def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> Responses:
     """The responses as these items are named: those of groups with an item of their own as to it.
 
-    ``items`` say in ``item_freed_group`` which are whose; groups of which they say nothing have the
-    common ones.  Responses that have such items by name already are taken as they are.
+    ``items`` say in ``item_freed_group``, and of sets in ``item_set_groups``, which are whose;
+    groups of which they say nothing have the common ones.  Responses that have such items by name
+    already are taken as they are.
     """
     if "item_freed_group" not in items or "item_id" not in items:
         return responses
     place = {name: j for j, name in enumerate(responses.item_id)}
     ids = [str(i) for i in items["item_id"].values]
-    own = freed_of(items)
-    if any(i in place for i in own):
+    if any(i in place for i in freed_of(items)):
         return responses
-    pairs = {(item, group) for item, group in own.values() if item in place}
-    if not pairs:
+    whose = _whose(items, place)
+    if not whose:
         return responses
     if not responses.has_groups:
-        named = listed([f"{item}{AT}{group}" for item, group in sorted(pairs)], 5)
+        each = sorted({(item, label) for (item, _), label in whose.items()})
+        named = listed([f"{item}{AT}{label}" for item, label in each], 5)
         raise InputError(
-            f"{method}: {len(pairs)} of the items are those of one group each, which answered the "
-            f"item otherwise than the others ({named}), and the responses have no groups of "
-            f"persons: give them, or leave these items out of the bank to have everybody's for all"
+            f"{method}: {len(each)} of the items are those of one group each, or of one set of "
+            f"groups, which answered the item otherwise than the others ({named}), and the "
+            f"responses have no groups of persons: give them, or leave these items out of the bank "
+            f"to have everybody's for all"
         )
     known = items["group_label"].values.astype(str) if "group_label" in items else ()
-    labels = tuple(sorted({*known, *(group for _, group in pairs)}))
-    nobody_s = {item for item, _ in pairs}.difference(ids)  # everybody's own: of no other group
+    labels = tuple(sorted({*known, *(group for _, group in whose)}))
+    # everybody's own: of no other group
+    nobody_s = {item for item, _ in whose}.difference(ids)
     freed = np.zeros((len(labels) + (not nobody_s), len(place)), dtype=bool)
-    for item, group in pairs:
-        freed[labels.index(group), place[item]] = True
-    return view(responses, Naming.of(responses.item_id, labels, freed))
+    owner = np.full((len(labels), len(place)), "", dtype=object)
+    for (item, group), label in whose.items():
+        at = labels.index(group), place[item]
+        freed[at], owner[at] = True, label
+    return view(responses, Naming.of(responses.item_id, labels, freed, owner))

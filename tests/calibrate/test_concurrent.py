@@ -166,6 +166,19 @@ def test_weights_of_a_sample():
     assert (found["origin_p_value"].values < 0.01).sum() <= 5  # of 60
 
 
+def test_what_chance_makes_of_few_groups_with_weights():
+    """Common items follow much of three groups: 1.5 where weights were counted twice in that."""
+    squares = expected = 0.0
+    for seed in range(12):
+        y = simulated(3, 400, 12, seed=seed)[0].to_xarray()["response"].values
+        weight = np.exp(np.random.default_rng(seed).normal(0.0, 0.8, len(y)))
+        persons = {"group": np.repeat(["a", "b", "c"], 400), "weight": weight}
+        fit = calibrated(irt.from_array(y, persons=persons), free=None)
+        squares += (fit["origin_rmsd"].values ** 2).sum()
+        expected += (fit["origin_rmsd_expected"].values ** 2).sum()
+    assert squares / expected == pytest.approx(1.0, abs=0.2)
+
+
 @pytest.mark.parametrize("groups", [2, 3])
 def test_an_item_is_never_freed_in_all_groups(groups):
     """A large difference in one of few groups draws the common curve away from all of them."""

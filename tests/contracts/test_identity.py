@@ -415,6 +415,7 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "free": [{"free": 0.1}, {"free": None}],
         "rate": [{"rate": 0.5}],
         "least": [{"least": 0.1}],
+        "sets": [{"sets": {"b": "s"}}],
         "max_rounds": [{"max_rounds": 1}],
         "reference_group": [{"reference_group": "b"}],
         "max_iterations": [{"max_iterations": 60}],

@@ -10,8 +10,9 @@ import xarray as xr
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.concurrent import links
-from irt_dask.calibrate.concurrent.pair_tests import Pairs
+from irt_dask.calibrate.concurrent.pair_tests import Apart, Pairs
 from irt_dask.calibrate.concurrent.rounds import Change, Rule
+from irt_dask.calibrate.concurrent.sets import Sets
 from irt_dask.calibrate.marginal import described as marginal
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
@@ -27,6 +28,7 @@ class Record:
     labels: tuple[str, ...]
     item_id: tuple[str, ...]
     rule: Rule
+    sets: Sets
     changes: list[Change] = dataclasses.field(default_factory=list)
     log_likelihood: list[float] = dataclasses.field(default_factory=list)
     n_iterations: list[int] = dataclasses.field(default_factory=list)
@@ -50,7 +52,7 @@ class Record:
             "group_mean_all_common": self.ability[0],
             "group_sd_all_common": self.ability[1],
             "change_round": np.array([c.round for c in self.changes], dtype=np.int64),
-            "change_group": np.array([self.labels[c.group] for c in self.changes], dtype=str),
+            "change_group": np.array([self.sets.labels[c.set] for c in self.changes], dtype=str),
             "change_item": np.array([self.item_id[c.item] for c in self.changes], dtype=str),
             "change_freed": table[:, 0] > 0.0,
             **{f"change_{name}": table[:, k + 1] for k, name in enumerate(names)},
@@ -65,30 +67,27 @@ def described(
 ) -> xr.Dataset:  # fmt: skip
     """The result of a marginal fit, and what belongs to every item in every group."""
     of_fit = marginal.described(fit, found, end, items, record.labels, model, None)
-    freed, rule = naming.freed, record.rule
+    freed, rule, sets = naming.freed, record.rule, record.sets
+    each, n = pairs.of_groups, pairs.of_groups.n
     nowhere = np.asarray(freed.all(axis=0))
     more = dataset(
         {
             "item_origin": np.array([record.item_id[j] for j in naming.origin]),
-            "item_freed_group": np.array(
-                [record.labels[g] if g >= 0 else "" for g in naming.group], dtype=str
-            ),
-            "origin_n_responses": pairs.n,
+            "item_freed_group": np.array(naming.owner, dtype=str),
+            "origin_n_responses": n,
             **{
-                f"origin_{name}": _known(values, pairs.n > 0, nowhere)
+                f"origin_{name}": _known(values, n > 0, nowhere)
                 for name, values in (
-                    ("rmsd", pairs.rmsd),
-                    ("rmsd_expected", pairs.expected),
-                    ("rmsd_corrected", pairs.corrected),
-                    ("md", pairs.md),
-                    ("chi2", pairs.chi2),
-                    ("p_value", pairs.p_value),
-                    ("q_value", pairs.q_value),
+                    *_distances("", each),
+                    ("chi2", pairs.chi2[sets.number]),
+                    ("p_value", pairs.p_value[sets.number]),
+                    ("q_value", pairs.q_value[sets.number]),
                 )
             },
             "origin_df": pairs.df,
             "origin_freed": freed,
-            "group_n_common": links.n_common(pairs.n > 0, freed),
+            "group_n_common": links.n_common(n > 0, freed),
+            **(_of_sets(pairs, naming, record, nowhere) if sets.given else {}),
             **record.variables(),
         },
         coords={"origin_id": np.array(record.item_id, dtype=str)},
@@ -102,13 +101,36 @@ def described(
         | {
             "method": "concurrent calibration",
             "free": rule.free,
-            "n_freed": int(freed.sum()),
+            "n_freed": int((naming.group >= 0).sum()),
             "n_rounds": len(record.n_iterations),
             "stable": int(stable),
             "converged": int(end.converged and stable),
         }
     )
     return out
+
+
+def _distances(kind: str, apart: Apart) -> list[tuple[str, Floats]]:
+    """Distances of groups, or of sets, and what they are called."""
+    return [
+        (f"{kind}rmsd", apart.rmsd),
+        (f"{kind}rmsd_expected", apart.expected),
+        (f"{kind}rmsd_corrected", apart.corrected),
+        (f"{kind}md", apart.md),
+    ]
+
+
+def _of_sets(pairs: Pairs, naming: Naming, record: Record, nowhere: Bools) -> dict[str, Any]:
+    """What belongs to sets of groups: whose items are whose, and distances of the sets' curves."""
+    sets, there = record.sets, pairs.of_groups.n > 0
+    return {
+        "group_set": sets.of_groups,
+        "item_set_groups": np.array([sets.groups_of(x, record.labels) for x in naming.owner]),
+        **{
+            f"origin_{name}": _known(values[sets.number], there, nowhere)
+            for name, values in _distances("set_", pairs.apart)
+        },
+    }
 
 
 def _known(values: Floats, there: Bools, nowhere: Bools) -> Floats:

@@ -16,7 +16,8 @@ from irt_dask.store.freed_items import Naming, view
 def with_freed_items(responses: Any, fit: xr.Dataset) -> Responses:
     """Return responses under the names that a concurrent calibration gave their items.
 
-    Of persons of a group in which an item was freed the responses to it are those to "item@group",
+    Of persons of a group in which an item was freed the responses to it are those to "item@group"
+    (of a set of groups "item@set"),
     so that :func:`score` and others take the parameters that were found for that group.  They do
     so by themselves wherever they are given such items; this refuses groups that were not
     calibrated, of which nobody knows what is freed in them.
@@ -70,4 +71,5 @@ def with_freed_items(responses: Any, fit: xr.Dataset) -> Responses:
     labels = tuple(str(label) for label in fit["group_label"].values)
     at = [place[name] for name in given.item_id]
     freed = np.asarray(fit["origin_freed"].values, dtype=bool)[:, at]
-    return view(given, Naming.of(given.item_id, labels, freed))
+    sets = fit["group_set"].values.astype(str)[:, None] if "group_set" in fit else None
+    return view(given, Naming.of(given.item_id, labels, freed, sets))

@@ -9,6 +9,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from irt_dask.arrays import Bools, Ints
+from irt_dask.calibrate.concurrent.sets import Sets
 from irt_dask.errors import DataWarning, EstimationError, ItemWarning, listed
 
 #: Common items, and share of the items that a group answered, below which its link is weak.
@@ -21,11 +22,19 @@ def n_common(there: Bools, freed: Bools) -> Ints:
     return np.asarray((common & (common.sum(axis=0) > 1)).sum(axis=1))
 
 
-def refuse_apart(labels: tuple[str, ...], there: Bools, freed: Bools, when: str) -> None:
-    """Stop where groups have no common items, not even through others: they share no scale."""
+def refuse_apart(
+    labels: tuple[str, ...], there: Bools, freed: Bools, sets: Sets, when: str
+) -> None:
+    """Stop where groups have no items in common, not even through others: they share no scale.
+
+    ``there`` are items that groups answered, (groups, items), ``freed`` those of sets.  Groups of
+    a set share what is freed in it too.
+    """
     n_groups, m = there.shape
-    g, j = np.nonzero(there & ~freed)
-    edges = coo_array((np.ones(g.size), (g, n_groups + j)), shape=(n_groups + m,) * 2)
+    g, j = np.nonzero(there)
+    item = np.where(freed[sets.number][g, j], m * (1 + sets.number[g]), 0) + j
+    size = n_groups + m * (1 + len(sets.labels))
+    edges = coo_array((np.ones(g.size), (g, n_groups + item)), shape=(size, size))
     _, part = connected_components(edges, directed=False)
     parts = [np.flatnonzero(part[:n_groups] == k) for k in np.unique(part[:n_groups])]
     if len(parts) == 1:

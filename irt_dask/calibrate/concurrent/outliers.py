@@ -24,7 +24,7 @@ _ROUNDING = 1e-6
 
 
 class Among(NamedTuple):
-    """What all groups say of the items, (groups, items, parameters, ...).
+    """What all groups, or sets of them, say of the items, (groups, items, parameters, ...).
 
     ``pull`` is the information times the distance of the group's own parameters from the common
     ones: the score, where the group has the common ones.  ``tested`` (items, parameters) is 1 for

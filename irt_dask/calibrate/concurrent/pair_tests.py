@@ -6,7 +6,8 @@ from the other groups that agree about the item: ``V_g + V_g (sum V)^-1 V_g``, V
 information of a group.  Of a pair that is freed the difference of its parameters from the common
 ones is tested by the same information.  Errors of other items are left out: they are of the order
 of an item's share of a group's information on ability, which the mean and the SD have taken out
-already.
+already.  Of a set of groups, whose persons are independent, scores, informations and variances are
+sums: it is tested as a group is.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 from scipy.special import chdtrc, chdtri
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.calibrate.concurrent.in_groups import distances, known
+from irt_dask.calibrate.concurrent.in_groups import Curves, Known, distances, known
 from irt_dask.calibrate.concurrent.outliers import Among, agreeing
 from irt_dask.calibrate.concurrent.residual_sums import Setting, Sums
+from irt_dask.calibrate.concurrent.sets import Sets
 
 #: Responses of a group to an item, and to each of its lowest and highest category, from which on
 #: the item is tested there.
@@ -28,8 +30,8 @@ FEW, FEW_AT_AN_END = 30, 5
 EXPECTED_AT_AN_END = 10.0
 
 
-class Pairs(NamedTuple):
-    """What is found of every item in every group, (groups, items)."""
+class Apart(NamedTuple):
+    """Responses, and how far curves are from the common ones, (groups or sets, items)."""
 
     n: Ints
     rmsd: Floats
@@ -38,37 +40,48 @@ class Pairs(NamedTuple):
     #: What is left of the RMSD without it.
     corrected: Floats
     md: Floats
+
+    @classmethod
+    def of(cls, n: Ints, rmsd: Floats, expected: Floats, md: Floats) -> Apart:
+        """With what is left of the RMSD."""
+        left = np.sqrt(np.maximum(rmsd**2 - expected**2, 0.0))
+        return cls(n, rmsd, expected, left, md)
+
+
+class Pairs(NamedTuple):
+    """What is found of every item in every set of groups, or group, (sets, items)."""
+
+    apart: Apart
+    #: The same of each group.
+    of_groups: Apart
     chi2: Floats
     df: Ints  # (items,)
     p_value: Floats
     q_value: Floats
     enough: Bools
-    #: Groups that others are tested against, which are not to be freed.
+    #: Sets that others are tested against, which are not to be freed.
     agree: Bools
 
 
 def compare(
-    sums: list[Sums], setting: Setting, freed: Bools, own: Bools, x: Floats, rate: float | None
-) -> Pairs:
+    sums: list[Sums], setting: Setting, freed: Bools, own: Bools, x: Floats, rate: float | None,
+    sets: Sets,
+) -> Pairs:  # fmt: skip
     """Distances and tests; ``own`` are the parameters that are tested, (parameters, items).
 
-    ``x`` are the parameters of the fitted items, (parameters, fitted items).  Each group is tested
-    against those that agree about the item, at this ``rate`` of false alarms (None: against all
-    that have it in common).
+    ``x`` are the parameters of the fitted items, (parameters, fitted items); ``freed`` and what is
+    tested are of ``sets``, (sets, items).  Each is tested against those that agree about the item,
+    at this ``rate`` of false alarms (None: against all that have it in common).
     """
-    n = np.stack([s.n.sum(axis=0) for s in sums])
     size = setting.n_parameters
     tested = own[:size].T.astype(float)
-    parts = [known(s, setting, g, tested) for g, s in enumerate(sums)]
-    moved = x[:size, setting.columns] - x[:size, None, setting.common]
+    of_groups = [known(s, setting, g, tested) for g, s in enumerate(sums)]
+    parts = [Known.together([of_groups[g] for g in own_groups]) for own_groups in sets.members]
+    moved = x[:size, setting.columns[sets.first]] - x[:size, None, setting.common]
     among = Among.of(parts, freed, moved.transpose(1, 2, 0) * tested, tested)
-    common, enough = (n > 0) & ~freed, _enough(sums, setting)
+    each, apart = _apart(sums, setting, of_groups, freed, among, sets)
+    common, enough = (apart.n > 0) & ~freed, _enough(sums, setting, sets)
     df = tested.sum(axis=1).astype(np.int64)
-    apart = [
-        distances(s, setting, g, of, common[g], among.errors(common))
-        for g, (s, of) in enumerate(zip(sums, parts, strict=True))
-    ]
-    rmsd, expected, md = (np.array([d[k] for d in apart]) for k in range(3))
     agree = common
     if rate is not None:
 
@@ -81,8 +94,28 @@ def compare(
     statistic = np.where(enough, among.statistics(agree), np.nan)
     with np.errstate(invalid="ignore"):
         p = np.where(df > 0, chdtrc(np.maximum(df, 1), statistic), np.nan)
-    left = np.sqrt(np.maximum(rmsd**2 - expected**2, 0.0))
-    return Pairs(n, rmsd, expected, left, md, statistic, df, p, adjusted(p), enough, agree)
+    return Pairs(apart, each, statistic, df, p, adjusted(p), enough, agree)
+
+
+def _apart(
+    sums: list[Sums], setting: Setting, of_groups: list[Known], freed: Bools, among: Among,
+    sets: Sets,
+) -> tuple[Apart, Apart]:  # fmt: skip
+    """Distances of groups, and of sets."""
+    n = np.stack([s.n.sum(axis=0) for s in sums])
+    of_sets = np.stack([n[own].sum(axis=0) for own in sets.members])
+    errors = among.errors((of_sets > 0) & ~freed)
+    groups: dict[int, tuple[Floats, ...]] = {}
+    found = []
+    for k, own in enumerate(sets.members):
+        curves = {g: Curves.of(sums[g], setting, g, of_groups[g]) for g in own.tolist()}
+        common = (n > 0) & ~freed[k]
+        for g, curve in curves.items():
+            groups[g] = distances(curve, setting, common[g], errors)
+        together = Curves.together([*curves.values()])
+        found.append(distances(together, setting, (of_sets[k] > 0) & ~freed[k], errors))
+    each = [np.array([groups[g][i] for g in range(len(sums))]) for i in range(3)]
+    return Apart.of(n, *each), Apart.of(of_sets, *(np.array(x) for x in zip(*found, strict=True)))
 
 
 def adjusted(p: Floats) -> Floats:
@@ -100,19 +133,23 @@ def adjusted(p: Floats) -> Floats:
     return q
 
 
-def _enough(sums: list[Sums], setting: Setting) -> Bools:
-    """Pairs with as many responses as the tests need.
+def _enough(sums: list[Sums], setting: Setting, sets: Sets) -> Bools:
+    """Pairs with as many responses as the tests need, (sets, items).
 
     Where nobody is in a category that many are expected in (an item that all have right, since it
     was given away there), that is what a test is for.
     """
     highest = setting.items.n_categories[setting.common] - 1
     at = np.arange(highest.size)
-    out = []
+    each = []
     for s, columns in zip(sums, setting.columns, strict=True):
         seen = s.counts.sum(axis=0)
-        expected = (seen * np.exp(setting.tables.log_p[:, columns])).sum(axis=-1)
-        ends = [(s.n[k, at] >= FEW_AT_AN_END) | (expected[k, at] >= EXPECTED_AT_AN_END)
+        each.append((seen * np.exp(setting.tables.log_p[:, columns])).sum(axis=-1))
+    out = []
+    for own in sets.members:
+        n = np.sum([sums[g].n for g in own], axis=0)
+        expected = np.sum([each[g] for g in own], axis=0)
+        ends = [(n[k, at] >= FEW_AT_AN_END) | (expected[k, at] >= EXPECTED_AT_AN_END)
                 for k in (0, highest)]  # fmt: skip
-        out.append((s.n.sum(axis=0) >= FEW) & ends[0] & ends[1])
+        out.append((n.sum(axis=0) >= FEW) & ends[0] & ends[1])
     return np.stack(out)

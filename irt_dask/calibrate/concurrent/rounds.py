@@ -11,6 +11,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.concurrent import pair_tests, residual_sums
+from irt_dask.calibrate.concurrent.sets import Sets
 from irt_dask.calibrate.marginal.expected import Grid
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
@@ -40,20 +41,21 @@ class Rule:
         return self.rate if self.free == "test" else None
 
     def chosen(self, pairs: pair_tests.Pairs, highest: Floats, freed: Bools, kept: Bools) -> Bools:
-        """Pairs to be freed next; ``kept`` stay if they are."""
+        """Pairs to be freed next, (sets, items); ``kept`` stay if they are."""
+        apart = pairs.apart
         with np.errstate(invalid="ignore"):
             if self.cutoff is not None:
-                wanted = pairs.enough & (pairs.rmsd > self.cutoff * highest)
+                wanted = pairs.enough & (apart.rmsd > self.cutoff * highest)
             else:
                 wanted = (pairs.q_value <= self.rate) & ~pairs.agree
-                wanted &= pairs.corrected >= self.least * highest
+                wanted &= apart.corrected >= self.least * highest
         # A curve at a bound, as of an item that all have right, cannot be compared: it stays.
         wanted |= freed & (kept | ~pairs.enough)
-        return np.asarray(wanted & ~_nearest(pairs.rmsd, pairs.n > 0, wanted, freed))
+        return np.asarray(wanted & ~_nearest(apart.rmsd, apart.n > 0, wanted, freed))
 
 
 def _nearest(rmsd: Floats, there: Bools, wanted: Bools, freed: Bools) -> Bools:
-    """Groups that keep an item in common where it would be freed in all: the nearer half."""
+    """Sets that keep an item in common where it would be freed in all: the nearer half."""
     everywhere = (wanted | ~there).all(axis=0)
     out = np.zeros_like(wanted)
     for j in np.flatnonzero(everywhere & there.any(axis=0)):
@@ -66,7 +68,7 @@ class Change(NamedTuple):
     """A pair that a round freed, or took back, and what the round before had found of it."""
 
     round: int
-    group: int
+    set: int
     item: int
     freed: bool
     rmsd: float
@@ -93,18 +95,18 @@ class Asked(NamedTuple):
 
 
 def changes(number: int, before: Bools, after: Bools, pairs: pair_tests.Pairs) -> list[Change]:
-    """Pairs that are freed, or no longer, in order of groups and items."""
-    out = []
-    for g, j in np.argwhere(before != after).tolist():
-        found = [float(x[g, j]) for x in (
-            pairs.rmsd, pairs.expected, pairs.corrected, pairs.md, pairs.p_value, pairs.q_value
+    """Pairs that are freed, or no longer, in order of sets and items."""
+    out, apart = [], pairs.apart
+    for k, j in np.argwhere(before != after).tolist():
+        found = [float(x[k, j]) for x in (
+            apart.rmsd, apart.expected, apart.corrected, apart.md, pairs.p_value, pairs.q_value
         )]  # fmt: skip
-        out.append(Change(number, g, j, bool(after[g, j]), *found))
+        out.append(Change(number, k, j, bool(after[k, j]), *found))
     return out
 
 
-def stays(number: int, models: Mixture, naming: Naming) -> Bools:
-    """Pairs that are not taken back, (groups, items): late, and of items with asymptotes.
+def stays(number: int, models: Mixture, naming: Naming, sets: Sets) -> Bools:
+    """Pairs that are not taken back, (sets, items): late, and of items with asymptotes.
 
     Those have different ones where they are freed, and slopes and intercepts that go with them, so
     that these are not compared.
@@ -112,7 +114,7 @@ def stays(number: int, models: Mixture, naming: Naming) -> Bools:
     has = np.zeros(models.n_items, dtype=bool)
     for part in models.parts:
         has[part.at] = any(p.letter in _ASYMPTOTES for p in part.model.parameters)
-    return np.asarray(has[naming.columns] | (number >= _SETTLED))
+    return np.asarray(has[naming.columns[sets.first]] | (number >= _SETTLED))
 
 
 def tested(model: Model, naming: Naming) -> Bools:
@@ -137,11 +139,12 @@ def _largest(engine: Engine) -> float:
 
 
 def looked_at(
-    engine: Engine, fit: Rounds, x: Floats, naming: Naming, freed: Bools, rate: float | None
-) -> pair_tests.Pairs:
+    engine: Engine, fit: Rounds, x: Floats, naming: Naming, freed: Bools, rate: float | None,
+    sets: Sets,
+) -> pair_tests.Pairs:  # fmt: skip
     """Distances and tests of all pairs at fitted parameters: one pass of ``engine``.
 
-    It is over the responses with items as they were given.
+    It is over the responses with items as they were given; ``freed`` are (sets, items).
     """
     model = fit.model
     items, (values, ability) = model.item_set(x), model.unpack(x)
@@ -153,4 +156,4 @@ def looked_at(
         ability[0], np.exp(ability[1]), size, engine.sampled, engine.n_persons, _largest(engine),
     )  # fmt: skip
     sums = residual_sums.measure(engine, setting)
-    return pair_tests.compare(sums, setting, freed, own, values, rate)
+    return pair_tests.compare(sums, setting, freed, own, values, rate, sets)
