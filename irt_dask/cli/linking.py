@@ -80,6 +80,8 @@ def link(
     if as_json:
         show({**about, "common_items": records(both)}, True)
         return
+    if about["criterion"] != about["criterion"]:  # moments have none: null in JSON
+        del about["criterion"]
     show(about, False)
     shown(both, tuple(both.columns), "Common items, the farthest apart first")
 
