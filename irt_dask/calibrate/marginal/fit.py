@@ -26,7 +26,7 @@ from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
-from irt_dask.errors import ConvergenceWarning
+from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
 from irt_dask.population.units import in_units
@@ -49,6 +49,7 @@ def fit_marginal(
     standard_errors: bool | str | None = None,
     sampling_unit: Any = None,
     facets: Any = None,
+    item_covariates: Any = None,
     null_categories: str = "raise",
     client: Any = None,
     progress: ProgressOption = None,
@@ -230,6 +231,11 @@ def fit_marginal(
     """
     if facets is not None:
         return with_facets(**locals())
+    if item_covariates is not None:
+        raise InputError(
+            "item_covariates goes with facets, which name its columns, as in facets=['item ~ x']; "
+            "fit_bayes(item_covariates=) learns how items follow them"
+        )
     whole_number("max_iterations", max_iterations, 1)
     sampling.check(standard_errors, sampling_unit)
     nulls.check(null_categories)
