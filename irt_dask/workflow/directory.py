@@ -229,11 +229,11 @@ class RunDirectory:
                 f"again when nobody writes to them"
             )
 
-    def check_config(self, digest: str) -> None:
+    def check_config(self, digest: str, key: str) -> None:
         """Stop if files that the pipeline names say something else than when it was started."""
         if self.content["config_digest"] != digest:
             raise ChangedRunError(
-                f"the file bayes.item_table of the run in {self.path} changed while it was "
+                f"the file {key} of the run in {self.path} changed while it was "
                 f"running; start again when nobody writes to it"
             )
 

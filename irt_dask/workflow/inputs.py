@@ -76,7 +76,8 @@ def check_input(config: RunConfig) -> None:
     assert config.directory is not None
     data = config.data
     read = [getattr(data, role) for role in (*INPUT_FILES, "store")]
-    for given in (*read, config.marginal.fixed_items, config.bayes.item_table):
+    tables = config.marginal.item_table, config.bayes.item_table
+    for given in (*read, config.marginal.fixed_items, *tables):
         if given and lies_in(location(given), Path(config.directory)):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "

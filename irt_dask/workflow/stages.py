@@ -12,7 +12,7 @@ import xarray as xr
 
 from irt_dask.banks.anchors import with_errors_of_anchors
 from irt_dask.banks.files import items_text
-from irt_dask.banks.item_tables import read_item_table
+from irt_dask.banks.item_tables import read_item_covariates, read_item_table
 from irt_dask.banks.saved import of_responses, read_bank
 from irt_dask.calibrate.bayes.fit import fit_bayes
 from irt_dask.calibrate.joint.coreset_spec import Coreset
@@ -212,11 +212,12 @@ def bayes(c: Context) -> list[str]:
 
 def _item_table(c: Context) -> dict[str, Any]:
     """What the pipeline says of items, as it was when the run began."""
-    path = c.config.bayes.item_table
-    if path is None or c.config.is_marginal:
+    name = "marginal" if c.config.is_marginal else "bayes"
+    path = getattr(c.config, name).item_table
+    if path is None:
         return {}
-    table = read_item_table(path)
-    c.directory.check_config(c.config.digest())
+    table = (read_item_covariates if c.config.is_marginal else read_item_table)(path)
+    c.directory.check_config(c.config.digest(), f"{name}.item_table")
     return table
 
 
@@ -230,6 +231,7 @@ def marginal(c: Context) -> list[str]:
         c.responses,
         fixed_items=bank,
         **options.options(),
+        **_item_table(c),
         **c.common,
         checkpoint=c.directory.checkpoint("marginal"),
     )

@@ -23,7 +23,7 @@ from irt_dask.variables import identifier
 AT = "@"
 #: The column of a table that names items; what stands before a tilde.
 ITEM = "item"
-_NUMBER = re.compile(r"number\(\s*(.+?)\s*\)")
+_NUMBER = re.compile(r"number\(\s*([^()]+?)\s*\)")
 #: Factors of a term at most.
 _MOST = 2
 
@@ -80,10 +80,11 @@ def parsed(facets: Sequence[str]) -> Formula:
 
     def read(text: str) -> tuple[str, ...]:
         parts = [part.strip() for part in text.split(":")]
-        if "" in parts or len(parts) > _MOST:
+        odd = [p for p in parts if {*"()"} & {*p} and not _NUMBER.fullmatch(p)]
+        if odd or "" in parts or len(parts) > _MOST:
             raise InputError(
-                f"facets={list(facets)!r}: {text.strip()!r} is no term: give a name, or two with "
-                f"a colon"
+                f"facets={list(facets)!r}: {text.strip()!r} is no term: give a name or "
+                f"number(name), or two with a colon"
             )
         out = []
         for part in parts:
