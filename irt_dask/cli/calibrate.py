@@ -143,7 +143,13 @@ def _free(text: str) -> str | float | None:
 
 @click.command()
 @click.argument("store", type=click.Path())
-@click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
+@click.option(
+    "--out",
+    type=click.Path(),
+    required=True,
+    help="Item bank to write (.csv, .json), "
+    "beside bank.csv also bank.covariance.csv, which link takes.",
+)
 @click.option("--fit", "kept", type=click.Path(), metavar="FILE.nc",
               help="Keep the whole fit too, as netCDF: what a bank has no column for (groups, "
               "draws, tests of anchors, how the fit went). score, dif, fit, information, link and "
