@@ -32,6 +32,8 @@ OF, VALUES = "covariance_of", "covariance"
 _ROUNDING = 1e-9
 #: Share by which standard errors of a bank and its covariance may differ.
 _SAME = 5e-2
+#: Columns of a bank that say which parameters an item has.
+_KIND = ("model", "categories")
 
 
 def columns(items: xr.Dataset, known: ItemSet) -> dict[str, list[Any]]:
@@ -225,15 +227,19 @@ class _Square:
     def check_errors(self, of: Sequence[tuple[str, str]], matrix: Floats) -> None:
         """Stop at variances that are not those of the bank's standard errors, or lack some."""
         row, lacks = {pair: k for k, pair in enumerate(of)}, []
+        ids, nothing = [identifier(i) for i in self.bank.items], [""] * len(self.bank.items)
+        of_each = [self.bank.words(c) if c in self.bank else nothing for c in _KIND]
+        kind = dict(zip(ids, zip(*of_each, strict=True), strict=True))
+        having = {(kind[item], name) for item, name in of}  # d of partial credit is none
         for name in dict.fromkeys(name for _, name in of):
             if f"se_{name}" not in self.bank:
                 continue
             errors = self.bank.numbers(f"se_{name}", may_lack=True)
-            for item, error in zip(map(identifier, self.bank.items), errors, strict=True):
+            for item, error in zip(ids, errors, strict=True):
                 k = row.get((item, name))
-                if k is None and error > 0.0:
+                if k is None and error > 0.0 and (kind[item], name) in having:
                     lacks.append(f"{name} of {item}")
-                elif k is not None and abs(matrix[k, k] ** 0.5 - error) > _SAME * error:
+                elif k is not None and abs(max(matrix[k, k], 0.0) ** 0.5 - error) > _SAME * error:
                     what = (
                         f"{matrix[k, k]:.6g} is the variance of {name} of the item {item!r}, and "
                         f"its standard error in the bank is {error:.6g}: these are of two "

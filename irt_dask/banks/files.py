@@ -93,22 +93,29 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     >>> irt.write_items(truth, "graded.csv").read_text().splitlines()[0]
     'item,model,categories,a,b,d,d1,d2,b1,b2'
     """
-    path, square = check_new_path(path), None
+    path = check_new_path(path)
     if convention is None:
-        text = items_text(items, path.suffix)
-        if path.suffix == ".csv":
-            square = covariances.square(items, item_set(items, bank_item_ids(items)))
+        files = bank_files(items, path.name)
     elif convention == "mirt":
-        text = _text(mirt.table(items), path.suffix)
+        files = {path.name: _text(mirt.table(items), path.suffix).encode()}
     else:
         raise InputError(f"convention={convention!r}: banks are written by None (ours) or 'mirt'")
-    beside = Path(str(covariances.beside(path.absolute())))
+    folder = path.absolute().parent
     if path.suffix == ".csv":  # first: it is not that of the new bank
-        beside.unlink(missing_ok=True)
-    write_atomically(path.absolute(), text.encode())
-    if square is not None:
-        write_atomically(beside, square.encode())
+        (folder / covariances.beside(path.name).name).unlink(missing_ok=True)
+    for name, data in files.items():
+        write_atomically(folder / name, data)
     return path
+
+
+def bank_files(items: xr.Dataset, name: str) -> dict[str, bytes]:
+    """The bank of this name, and the file of the covariance that lies beside it in .csv."""
+    suffix = Path(name).suffix
+    out = {name: items_text(items, suffix).encode()}
+    if suffix == ".csv":
+        square = covariances.square(items, item_set(items, bank_item_ids(items)))
+        out |= {} if square is None else {covariances.beside(name).name: square.encode()}
+    return out
 
 
 def items_text(items: xr.Dataset, suffix: str) -> str:

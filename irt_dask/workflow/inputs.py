@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from irt_dask.banks import covariances
 from irt_dask.banks.saved import read_bank
 from irt_dask.calibrate.private.ledger import check_budget, check_ledger_budget
 from irt_dask.engine import Engine, refuse_graded
@@ -182,7 +184,12 @@ def bank_checksum(config: RunConfig) -> str | None:
     if path is None:
         return None
     try:
-        return checksum(location(path))
+        found = checksum(location(path))
+        if path.endswith(".csv"):  # with the covariance beside it, if there is one
+            with contextlib.suppress(FileNotFoundError):
+                both = found + checksum(covariances.beside(path))
+                found = hashlib.sha256(both.encode()).hexdigest()
+        return found
     except OSError as error:
         raise InputError(
             f"the bank marginal.fixed_items = {path} cannot be read: {error}"

@@ -11,7 +11,6 @@ from typing import Any
 import xarray as xr
 
 from irt_dask.banks.anchors import with_errors_of_anchors
-from irt_dask.banks.files import items_text
 from irt_dask.banks.item_tables import read_item_covariates, read_item_table
 from irt_dask.banks.saved import of_responses, read_bank
 from irt_dask.calibrate.bayes.fit import fit_bayes
@@ -206,8 +205,7 @@ def bayes(c: Context) -> list[str]:
         **c.common,
         checkpoint=c.directory.checkpoint("bayes"),
     )
-    items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
-    return [c.directory.save(POSTERIOR, fit), items]
+    return [c.directory.save(POSTERIOR, fit), *c.directory.save_bank(fit)]
 
 
 def _item_table(c: Context) -> dict[str, Any]:
@@ -236,8 +234,7 @@ def marginal(c: Context) -> list[str]:
         checkpoint=c.directory.checkpoint("marginal"),
     )
     fit = of_responses(with_errors_of_anchors(fit, bank), c.stored, c.responses)
-    items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
-    return [c.directory.save(MARGINAL, fit), items]
+    return [c.directory.save(MARGINAL, fit), *c.directory.save_bank(fit)]
 
 
 def shards_for(n_persons: int, n_items: int) -> int:
