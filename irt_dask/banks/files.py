@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from irt_dask.banks import categories, conventions, covariances, mirt
+from irt_dask.banks import calibration, categories, conventions, covariances, mirt
 from irt_dask.banks.rows import OF_ITEMS, Ability
 from irt_dask.banks.tables import ItemTable, check_new_path, lacking, read_table
 from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
@@ -21,22 +21,14 @@ from irt_dask.engine import dataset
 from irt_dask.errors import InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import Mixture
-from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
+from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.store.documents import to_csv
 from irt_dask.store.manifest import write_atomically
 from irt_dask.variables import unique_ids
 
-#: Column: groups of persons in the calibration, where there were several.
-_GROUPS = "calibration_groups"
-#: Column: the distribution of ability that was estimated, where it was not normal.
-_LATENT, _HISTOGRAM = "calibration_latent", "histogram"
-#: Column: the group of persons in which an item was freed; nothing of common ones.
-_FREED = "freed_group"
-#: Column: the groups of the set in which an item was freed, as a JSON list.
-_SET = "set_groups"
 #: Columns beside those of parameters.
 _NAMES = (
-    "item", "model", "categories", "category_map", "flag", _GROUPS, _LATENT, _FREED, _SET,
+    "item", "model", "categories", "category_map", "flag", *calibration.NAMES,
     covariances.OF, covariances.VALUES,
 )  # fmt: skip
 
@@ -64,11 +56,14 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         which ``score`` warns by; the means and standard deviations of the groups are not written.
         A histogram of ability is not written, but said to have been in ``calibration_latent``.
         Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
-        ``link`` may leave it out, or the set of groups, which ``set_groups`` lists (as in JSON).
-        .json also carries the covariance of all parameters, where the items have one (fits of up to
-        1,000 parameters, draws), in ``covariance_of`` (columns) and ``covariance`` (for each, text
-        of the covariances with all parameters before it in the file, and its variance): ``link``
-        needs it for the errors of a link.  .csv has standard errors alone.
+        ``link`` may leave it out, or the set of groups, which ``set_groups`` lists (in JSON), and
+        ``calibrated_groups``, in one row, lists the groups that it knew.  Where the items have a covariance of all parameters (fits of up to 1,000,
+        draws), which ``link`` needs for the errors of a link, .json has it in ``covariance_of``
+        (columns) and ``covariance`` (for each, text of the covariances with all parameters before
+        it in the file, and its variance).  Of bank.csv it is in bank.covariance.csv: columns
+        ``item``, ``parameter``, and ``1``, ``2``, ... for the parameters in the order of the rows;
+        an older file is removed where there is none.  Of more parameters a Notice says that the
+        bank has standard errors alone.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
@@ -100,13 +95,27 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     """
     path = check_new_path(path)
     if convention is None:
-        text = items_text(items, path.suffix)
+        files = bank_files(items, path.name)
     elif convention == "mirt":
-        text = _text(mirt.table(items), path.suffix)
+        files = {path.name: _text(mirt.table(items), path.suffix).encode()}
     else:
         raise InputError(f"convention={convention!r}: banks are written by None (ours) or 'mirt'")
-    write_atomically(path.absolute(), text.encode())
+    folder = path.absolute().parent
+    if path.suffix == ".csv":  # first: it is not that of the new bank
+        (folder / covariances.beside(path.name).name).unlink(missing_ok=True)
+    for name, data in files.items():
+        write_atomically(folder / name, data)
     return path
+
+
+def bank_files(items: xr.Dataset, name: str) -> dict[str, bytes]:
+    """The bank of this name, and the file of the covariance that lies beside it in .csv."""
+    suffix = Path(name).suffix
+    out = {name: items_text(items, suffix).encode()}
+    if suffix == ".csv":
+        square = covariances.square(items, item_set(items, bank_item_ids(items)))
+        out |= {} if square is None else {covariances.beside(name).name: square.encode()}
+    return out
 
 
 def items_text(items: xr.Dataset, suffix: str) -> str:
@@ -117,14 +126,7 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
     table = {"item": items["item_id"].values, "model": _names(items, known), **parameters}
     if "item_flag" in items:
         table["flag"] = items["item_flag"].values.astype(str)
-    if n := calibration_groups(items):
-        table[_GROUPS] = n
-    if items.attrs.get("latent") == _HISTOGRAM:
-        table[_LATENT] = _HISTOGRAM
-    if "item_freed_group" in items:
-        table[_FREED] = items["item_freed_group"].values.astype(str)
-    if "item_set_groups" in items:
-        table[_SET] = items["item_set_groups"].values.astype(str)
+    table |= calibration.columns(items)
     if suffix == ".json":
         table |= covariances.columns(items, known)
     return _text(pd.DataFrame(table), suffix, sparse=several)
@@ -224,17 +226,18 @@ def read_items(
         ``item_step_intercept``, ``item_step_difficulty``, ``item_threshold`` (items, steps), and of
         nominal ones ``item_category_score`` (items, categories).  ``_se`` as far as the table has
         them and they need no covariance; mean and SD of ability are taken as known.  With the
-        covariance of a .json bank ``parameter_item`` and ``parameter_column`` (parameter),
+        covariance of a bank ``parameter_item`` and ``parameter_column`` (parameter),
         ``item_parameter_covariance`` (parameter, parameter_).
 
     Raises
     ------
     InputError
-        Names the file, the item and the column.
+        Names the file, the item and the column; of bank.covariance.csv that is not of this bank
+        the line, the column and the value.
 
     Notes
     -----
-    On the driver; memory proportional to items x categories.
+    On the driver; memory proportional to items x categories, and to the covariance.
 
     Examples
     --------
@@ -286,22 +289,9 @@ def _check_names(table: ItemTable) -> None:
 
 def _extras(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
     """Variables and attributes of a bank beside its curves: flags, groups of its calibration."""
-    data: dict[str, Any] = {}
-    attrs: dict[str, Any] = {}
+    data, attrs = calibration.read(table)
     if "flag" in table:
         data["item_flag"] = _flags(table)
-    if _FREED in table:
-        data["item_freed_group"] = np.array([group or "" for group in table.words(_FREED)])
-    if _SET in table:
-        data["item_set_groups"] = np.array(table.words(_SET))
-    if _GROUPS in table:  # blank: rows from elsewhere
-        n = table.numbers(_GROUPS, may_lack=True)
-        if most := int(np.nan_to_num(n).max()):
-            attrs[_GROUPS] = most
-    if _LATENT in table and (named := {*table.words(_LATENT)} - {""}):
-        if named != {_HISTOGRAM}:
-            raise InputError(f"{table.path}: {_LATENT} is 'histogram' or empty, not {min(named)!r}")
-        attrs["latent"] = _HISTOGRAM
     return data | covariances.read(table), attrs
 
 

@@ -7,8 +7,35 @@ from typing import Any
 
 import pandas as pd
 
-from irt_dask.banks.tables import read_table
+from irt_dask.banks.tables import ItemTable, read_table
 from irt_dask.errors import InputError, repeated
+
+
+def read_item_covariates(path: str | Path) -> dict[str, Any]:
+    """Read a .csv or .json of columns ``item`` and covariates: an option of ``fit_marginal``.
+
+    A column is of numbers if all its cells are, else of text.
+
+    Raises
+    ------
+    InputError
+        Names the file.
+    """
+    table = read_table(path, "item table")
+    table.check_columns("item")
+    table.check_items()
+    names = [str(c) for c in table.frame if c != "item"]
+    if not names:
+        raise InputError(f"the item table {path} has no column besides item: give covariates")
+    columns = {name: _covariate(table, name) for name in names}
+    return {"item_covariates": pd.DataFrame(columns, index=[str(i) for i in table.items])}
+
+
+def _covariate(table: ItemTable, name: str) -> Any:
+    try:
+        return table.numbers(name, may_lack=True)
+    except InputError:
+        return [word or None for word in table.words(name)]
 
 
 def read_item_table(path: str | Path) -> dict[str, Any]:

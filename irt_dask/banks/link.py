@@ -54,8 +54,9 @@ def link(
         have no b and keep 1.
     error : {None, "delta", "jackknife"}
         Standard errors of A and B.  "delta": those that the errors of the items' parameters make,
-        of banks calibrated with different persons.  Fits, and banks in .json, carry the covariance
-        of all parameters; of .csv there are standard errors alone, which a warning says.
+        of banks calibrated with different persons.  Fits, and banks of them, carry the covariance
+        of all parameters (of bank.csv in bank.covariance.csv); where there are standard errors
+        alone a warning says so.
         "jackknife": the common items are a sample of items that could have linked, which is the
         linking error of PISA: a unit is left out, and the banks are linked again.  Where all items
         of a bank share a discrimination (1PL), no item moves A, whose error is then not known and

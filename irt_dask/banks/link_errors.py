@@ -66,8 +66,8 @@ def delta(banks: Sequence[xr.Dataset], item_id: Sequence[str], pair: Pair, by: M
         warnings.warn(
             f"of {' and '.join(alone)} standard errors of items are known, and no covariances "
             f"between them: errors of A and B leave out what all items share, the sample of "
-            f"persons, and are too small (by half, say). Give fits, or banks in .json, which "
-            f"carry covariances",
+            f"persons, and are too small (by half, say). Give fits, or banks of them with their "
+            f"covariances (columns of .json; of bank.csv bank.covariance.csv)",
             DataWarning,
             stacklevel=3,
         )

@@ -43,7 +43,7 @@ class ItemTable:
 
     def numbers(self, column: str, *, may_lack: bool = False) -> Floats:
         """Return a column of finite numbers; NaN where none stands, if it ``may_lack``."""
-        values = [_number(x, may_lack) for x in self.frame[column]]
+        values = [number(x, may_lack) for x in self.frame[column]]
         if None in values:
             k = values.index(None)
             raise self.fault(k, column, f"{self.frame[column][k]!r} is not a finite number")
@@ -115,7 +115,7 @@ def _csv(text: str) -> dict[str, list[Any]]:
     """Columns of text; every row must have as many fields as the header."""
     if "\0" in text:
         raise ValueError("it holds a zero byte")
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter(text), strict=True)
     header = [name.strip() for name in next(reader, [])]
     if not header:
         raise ValueError("it has no header")
@@ -135,7 +135,7 @@ def _csv(text: str) -> dict[str, list[Any]]:
     return columns
 
 
-def _delimiter(text: str) -> str:
+def delimiter(text: str) -> str:
     """A comma; or what spreadsheets write elsewhere, if the header has it and has no comma."""
     header = text.partition("\n")[0]
     return next((sign for sign in ",;\t" if sign in header), ",")
@@ -151,7 +151,7 @@ def _json(text: str) -> Any:
     return content
 
 
-def _number(x: Any, may_lack: bool) -> float | None:
+def number(x: Any, may_lack: bool) -> float | None:
     """A finite number; NaN where none stands and ``may_lack``; None for anything else."""
     if may_lack and lacking(x):
         return math.nan

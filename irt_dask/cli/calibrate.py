@@ -41,7 +41,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
     "marginal": (
         "model", "groups", "reference_group", "latent", "fixed_items", "guessing_prior", "prior",
         "positive", "standard_errors", "standard_errors_from", "sampling_unit", "facets",
-        "null_categories", "max_iterations", "start", "checkpoint",
+        "item_table", "null_categories", "max_iterations", "start", "checkpoint",
     ),
     "concurrent": (
         "model", "free", "rate", "least", "sets", "reference_group", "guessing_prior",
@@ -132,7 +132,13 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
 
 @click.command()
 @click.argument("store", type=click.Path())
-@click.option("--out", type=click.Path(), required=True, help="Item bank to write (.csv, .json).")
+@click.option(
+    "--out",
+    type=click.Path(),
+    required=True,
+    help="Item bank to write (.csv, .json), "
+    "beside bank.csv also bank.covariance.csv, which link takes.",
+)
 @click.option("--fit", "kept", type=click.Path(), metavar="FILE.nc",
               help="Keep the whole fit too, as netCDF: what a bank has no column for (groups, "
               "draws, tests of anchors, how the fit went). score, dif, fit, information, link and "
@@ -188,7 +194,8 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
 @click.option("--item-table", type=click.Path(), metavar="FILE",
               help="What is known of the items, for their prior: a .csv or .json of columns item; "
               "block (a benchmark, a domain: what its items have in common is learned); and "
-              "numbers, covariates of their difficulty and discrimination (bayes).")  # fmt: skip
+              "numbers, covariates of their difficulty and discrimination (bayes). With --facet: "
+              "covariates, numbers or text, that facets name (marginal).")  # fmt: skip
 @click.option("--standard-errors/--no-standard-errors", default=None,
               help="Whether to find standard errors (marginal, spectral, pairwise; default: where "
               "their matrix is not too large, with marginal up to 2,000 parameters).")  # fmt: skip
@@ -200,10 +207,12 @@ def _standard_errors(wanted: bool | None, how: str | None) -> dict[str, Any]:
               help="What was drawn before persons were, such as schools: a covariate of the "
               "persons, or person_group. Standard errors are then those of a sample of such units "
               "(marginal, concurrent).")  # fmt: skip
-@click.option("--facet", "facets", multiple=True, metavar="NAME",
+@click.option("--facet", "facets", multiple=True, metavar="TERM",
               help="What levels stand for in the names of columns, item@level, such as the rater, "
-              "whose effects on difficulty are estimated; repeat for item@level@level (marginal).",
-              )  # fmt: skip
+              "whose effects on difficulty are estimated; repeat for item@level@level. "
+              "'number(position)': numbers, with one coefficient. 'rater:format': effects that "
+              "differ by a column of --item-table. 'item ~ format + words': difficulties that such "
+              "columns alone make (marginal).")  # fmt: skip
 @click.option("--null-categories", type=click.Choice(["raise", "keep", "collapse"]),
               default="raise", show_default=True, help="What becomes of categories that nobody "
               "has, of items with more than two: an error; or they have probability 0, and are "
@@ -272,7 +281,7 @@ def _fitted(
     """The fit, its anchors with what their bank says of them, and which responses it is of."""
     import irt_dask as irt
     from irt_dask.banks.anchors import with_errors_of_anchors
-    from irt_dask.banks.item_tables import read_item_table
+    from irt_dask.banks.item_tables import read_item_covariates, read_item_table
     from irt_dask.banks.saved import of_responses, read_bank
 
     stored = open_responses(store)
@@ -288,7 +297,8 @@ def _fitted(
         for name in ("fixed_items", "start"):
             if options[name] is not None:
                 options[name] = read_bank(options[name])
-        table = {} if options["item_table"] is None else read_item_table(options["item_table"])
+        read = read_item_covariates if method == "marginal" else read_item_table
+        table = {} if options["item_table"] is None else read(options["item_table"])
         size = options["coreset"]
         options["coreset"] = irt.Coreset(size, sampling="poisson") if size else None
         given = {o: options[o] for o in _METHODS[method] if o in options and o != "item_table"}

@@ -31,8 +31,8 @@ _SAID = (
               help="Common items that have drifted count less, or not at all.")  # fmt: skip
 @click.option("--error", type=click.Choice(["delta", "jackknife"]),
               help="Standard errors of A and B: those that the errors of the items make (delta; "
-              "give fits, .nc, or .json banks), or of a sample of items (jackknife: the linking "
-              "error of a trend).")  # fmt: skip
+              "of fits, .nc, or banks with their covariance), or of a sample of items (jackknife: "
+              "the linking error of a trend).")  # fmt: skip
 @click.option("--item-blocks", type=click.Path(), metavar="TABLE",
               help="Testlets, which the jackknife leaves out one at a time: a .csv or .json with "
               "the columns item and block. Default: it leaves out items.")  # fmt: skip
@@ -80,6 +80,8 @@ def link(
     if as_json:
         show({**about, "common_items": records(both)}, True)
         return
+    if about["criterion"] != about["criterion"]:  # moments have none: null in JSON
+        del about["criterion"]
     show(about, False)
     shown(both, tuple(both.columns), "Common items, the farthest apart first")
 

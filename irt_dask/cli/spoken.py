@@ -37,6 +37,7 @@ _PHRASES = (
      "give 'irt-dask ingest --persons' a table with a column group",
      "give persons= with a column group"),
     ("responses.dichotomise(at=...)", "--dichotomise AT", "dichotomise in [data]"),
+    ("item_covariates", "--item-table", "item_table"),
     (", or give an array with one label for each person", "", ""),
     (", or an array of strings with one for each person", "", ""),
     ("irt.score(n_plausible=10), irt-dask score --plausible 10", "irt-dask score --plausible 10",

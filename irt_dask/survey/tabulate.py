@@ -84,7 +84,8 @@ def tabulate(
         A row for each variable, group and statistic: ``variable``, the columns of `by`,
         ``statistic``, ``estimate``, ``se``, ``se_sampling``, ``se_imputation``, ``df`` (Barnard and
         Rubin's, from the directions in which the group's replicates differ), ``fraction_missing``
-        (share of the variance that is imputation), ``lower``, ``upper`` (Student's t), ``n``
+        (share of the variance that is imputation, ``(1 + 1/M) B / T``, B the variance between
+        plausible values and T ``se`` squared), ``lower``, ``upper`` (Student's t), ``n``
         (persons with a value). One plausible value: se is that of sampling alone and
         ``se_imputation`` NaN. Correlations have ``"math with read"`` for a variable, and intervals
         by Fisher's z.

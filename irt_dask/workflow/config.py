@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from irt_dask.banks.item_tables import read_item_table
+from irt_dask.banks.item_tables import read_item_covariates, read_item_table
 from irt_dask.clusters import ClusterConfig
 from irt_dask.clusters.config import located, validated
 from irt_dask.errors import InputError
@@ -262,9 +262,14 @@ class RunConfig(Section):
             del content[section]
         if self.is_marginal:
             content["marginal"].pop("fixed_items")  # for which its checksum stands too
-            for key in ("null_categories", "positive", "prior", "sampling_unit", "facets"):
+            for key in (
+                "null_categories", "positive", "prior", "sampling_unit", "facets", "item_table",
+            ):  # fmt: skip
                 if content["marginal"][key] is None:
                     del content["marginal"][key]
+            if self.marginal.item_table is not None:
+                read_item_covariates(self.marginal.item_table)
+                content["marginal"]["item_table"] = _checksum_of(self.marginal.item_table)
         else:
             del content["calibrate"]
             usual = {"model": "2pl", "guessing_prior": None, "positive": None, "item_table": None}
@@ -347,8 +352,9 @@ def read_toml(path: str | Path, paths: dict[str, tuple[str, ...]]) -> dict[str, 
 
 #: Keys that hold paths, by section.
 _PATHS = {
-    "data": (*INPUT_FILES, "store"), "private": ("ledger",), "marginal": ("fixed_items",),
-    "bayes": ("item_table",), "population": ("domains",),
+    "data": (*INPUT_FILES, "store"), "private": ("ledger",),
+    "marginal": ("fixed_items", "item_table"), "bayes": ("item_table",),
+    "population": ("domains",),
 }  # fmt: skip
 
 

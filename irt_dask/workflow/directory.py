@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 import xarray as xr
 
+from irt_dask.banks.files import bank_files
 from irt_dask.banks.saved import netcdf
 from irt_dask.clusters.checks import versions
 from irt_dask.engine import person_files
@@ -229,11 +230,11 @@ class RunDirectory:
                 f"again when nobody writes to them"
             )
 
-    def check_config(self, digest: str) -> None:
+    def check_config(self, digest: str, key: str) -> None:
         """Stop if files that the pipeline names say something else than when it was started."""
         if self.content["config_digest"] != digest:
             raise ChangedRunError(
-                f"the file bayes.item_table of the run in {self.path} changed while it was "
+                f"the file {key} of the run in {self.path} changed while it was "
                 f"running; start again when nobody writes to it"
             )
 
@@ -308,6 +309,10 @@ class RunDirectory:
     def save(self, name: str, result: xr.Dataset) -> str:
         """Write a result as netCDF, whole or not at all; return the file's name."""
         return self.write(name, netcdf(result))
+
+    def save_bank(self, items: xr.Dataset) -> list[str]:
+        """Write the item bank, and what lies beside it; return the files' names."""
+        return [self.write(name, data) for name, data in bank_files(items, "items.csv").items()]
 
     def write(self, name: str, data: bytes) -> str:
         """Write a file, whole or not at all; return its name."""

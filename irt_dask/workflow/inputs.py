@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from irt_dask.banks import covariances
 from irt_dask.banks.saved import read_bank
 from irt_dask.calibrate.private.ledger import check_budget, check_ledger_budget
 from irt_dask.engine import Engine, refuse_graded
@@ -76,7 +78,8 @@ def check_input(config: RunConfig) -> None:
     assert config.directory is not None
     data = config.data
     read = [getattr(data, role) for role in (*INPUT_FILES, "store")]
-    for given in (*read, config.marginal.fixed_items, config.bayes.item_table):
+    tables = config.marginal.item_table, config.bayes.item_table
+    for given in (*read, config.marginal.fixed_items, *tables):
         if given and lies_in(location(given), Path(config.directory)):
             raise InputError(
                 f"the input {given} lies in the run directory {config.directory}, which the run "
@@ -181,7 +184,12 @@ def bank_checksum(config: RunConfig) -> str | None:
     if path is None:
         return None
     try:
-        return checksum(location(path))
+        found = checksum(location(path))
+        if path.endswith(".csv"):  # with the covariance beside it, if there is one
+            with contextlib.suppress(FileNotFoundError):
+                both = found + checksum(covariances.beside(path))
+                found = hashlib.sha256(both.encode()).hexdigest()
+        return found
     except OSError as error:
         raise InputError(
             f"the bank marginal.fixed_items = {path} cannot be read: {error}"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # tables and formulas take a while to load, and most scorings
 
 #: Tables in the folder of a run that are not those of the section tables.
 _OWN_FILES = (
-    "items.csv", "check_items.csv", "item_fit.csv", "dif.csv", "responses.quarantine.csv",
+    "items.csv", "items.covariance.csv", "check_items.csv", "item_fit.csv", "dif.csv",
+    "responses.quarantine.csv",
 )  # fmt: skip
 #: The page of tables in the folder of a run.
 PAGE = "tables.html"

@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from irt_dask.calibrate.marginal.facets.terms import parsed
 from irt_dask.curves import MODELS, ItemModel, model_named
 from irt_dask.curves.priors import ItemPrior
 from irt_dask.errors import InputError
@@ -74,8 +75,8 @@ class MarginalConfig(Section):
     ``fixed_items`` is the file of a bank; ``guessing_prior`` is "none" for the maximum of the
     likelihood alone; ``model`` is a name, two joined by a plus, or a table of item = name;
     ``sampling_unit`` names a covariate of the persons, or person_group; ``facets`` name what
-    levels stand for in columns item@level.  What is left out is as the
-    function has it.
+    levels or numbers stand for in columns item@level, and columns of ``item_table``, a file of the
+    items' covariates.  What is left out is as the function has it.
     """
 
     model: str | dict[str, str] = "2pl"
@@ -91,6 +92,7 @@ class MarginalConfig(Section):
     standard_errors: bool | Literal["information", "sandwich"] | None = None
     sampling_unit: str | None = None
     facets: list[str] | None = None
+    item_table: str | None = None
     null_categories: Literal["raise", "keep", "collapse"] | None = None
 
     @model_validator(mode="after")
@@ -117,13 +119,26 @@ class MarginalConfig(Section):
         }  # fmt: skip
         if self.facets is not None and (names := [k for k, v in beside.items() if v is not None]):
             raise ValueError(f"{names[0]} does not go together with facets: leave one of them out")
+        if self.item_table is not None and self.facets is None:
+            raise ValueError("item_table has covariates of items, which facets name: give facets")
+        if self.facets is not None:
+            _check_terms(self.facets)
         if self.reference_group is not None and self.fixed_items is not None:
             raise ValueError("reference_group has no meaning with fixed_items, which fix the scale")
         return self
 
     def options(self) -> dict[str, Any]:
         """Return what fit_marginal is given, but for the items of the bank."""
-        return _options(self.model_dump(exclude={"fixed_items"}, exclude_none=True))
+        files = {"fixed_items", "item_table"}
+        return _options(self.model_dump(exclude=files, exclude_none=True))
+
+
+def _check_terms(facets: list[str]) -> None:
+    """ValueError at what is no term of facets."""
+    try:
+        parsed(facets)
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 def _check_models(model: str | dict[str, str], guessing_prior: Any) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import xarray as xr
 
 from irt_dask.banks.anchors import with_errors_of_anchors
-from irt_dask.banks.files import items_text
-from irt_dask.banks.item_tables import read_item_table
+from irt_dask.banks.item_tables import read_item_covariates, read_item_table
 from irt_dask.banks.saved import of_responses, read_bank
 from irt_dask.calibrate.bayes.fit import fit_bayes
 from irt_dask.calibrate.joint.coreset_spec import Coreset
@@ -206,17 +205,17 @@ def bayes(c: Context) -> list[str]:
         **c.common,
         checkpoint=c.directory.checkpoint("bayes"),
     )
-    items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
-    return [c.directory.save(POSTERIOR, fit), items]
+    return [c.directory.save(POSTERIOR, fit), *c.directory.save_bank(fit)]
 
 
 def _item_table(c: Context) -> dict[str, Any]:
     """What the pipeline says of items, as it was when the run began."""
-    path = c.config.bayes.item_table
-    if path is None or c.config.is_marginal:
+    name = "marginal" if c.config.is_marginal else "bayes"
+    path = getattr(c.config, name).item_table
+    if path is None:
         return {}
-    table = read_item_table(path)
-    c.directory.check_config(c.config.digest())
+    table = (read_item_covariates if c.config.is_marginal else read_item_table)(path)
+    c.directory.check_config(c.config.digest(), f"{name}.item_table")
     return table
 
 
@@ -230,12 +229,12 @@ def marginal(c: Context) -> list[str]:
         c.responses,
         fixed_items=bank,
         **options.options(),
+        **_item_table(c),
         **c.common,
         checkpoint=c.directory.checkpoint("marginal"),
     )
     fit = of_responses(with_errors_of_anchors(fit, bank), c.stored, c.responses)
-    items = c.directory.write("items.csv", items_text(fit, ".csv").encode())
-    return [c.directory.save(MARGINAL, fit), items]
+    return [c.directory.save(MARGINAL, fit), *c.directory.save_bank(fit)]
 
 
 def shards_for(n_persons: int, n_items: int) -> int:

@@ -157,12 +157,16 @@ def test_a_fit_says_the_covariance_of_which_it_says_the_errors():
             np.testing.assert_allclose(error[column == "a"], fit["item_discrimination_se"])
 
 
-def test_json_carries_the_covariance_and_csv_says_that_it_does_not(fits, tmp_path):
+def test_banks_carry_the_covariance_and_say_if_they_do_not(fits, tmp_path):
     whole = irt.link(*fits, error="delta").attrs
     banks = [irt.read_items(irt.write_items(f, tmp_path / f"{k}.json")) for k, f in enumerate(fits)]
     assert irt.link(*banks, error="delta").attrs == whole
     assert whole["error_of"] == "covariances of items"
-    banks = [irt.read_items(irt.write_items(f, tmp_path / f"{k}.csv")) for k, f in enumerate(fits)]
+    paths = [irt.write_items(f, tmp_path / f"{k}.csv") for k, f in enumerate(fits)]
+    assert irt.link(*map(irt.read_items, paths), error="delta").attrs == whole
+    for path in paths:
+        path.with_suffix(".covariance.csv").unlink()
+    banks = [irt.read_items(path) for path in paths]
     with pytest.warns(DataWarning, match="of bank_a and bank_b standard errors of items are known"):
         alone = irt.link(*banks, error="delta").attrs
     assert alone["error_of"] == "standard errors alone of bank_a and bank_b"

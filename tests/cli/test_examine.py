@@ -243,6 +243,9 @@ def test_link_puts_a_bank_on_the_scale_of_another(made, typed):
     text = typed("link", made / "bank.csv", made / "other.csv", "--out", "l.csv", "--method",
                  "mean-mean").out  # fmt: skip
     assert "Common items, the farthest apart first" in text
+    assert "criterion" not in text  # moments reach none
+    assert "nan" not in text
+    assert "criterion" in typed("link", made / "bank.csv", made / "other.csv", "--out", "l.csv").out
     said = typed("link", made / "bank.csv", made / "other.csv", "--out", "l.csv", "--method",
                  "mean-mean", "--json").out  # fmt: skip
     assert json.loads(said)["criterion"] is None  # NaN is no JSON

@@ -398,6 +398,10 @@ OTHER: dict[str, dict[str, list[dict[str, Any]]]] = {
         "standard_errors": [{"standard_errors": False}, {"standard_errors": "sandwich"}],
         "sampling_unit": [{"sampling_unit": "person_group"}],
         "facets": [{"facets": FACETS}, {"facets": FACETS.drop(columns="place")}],
+        "item_covariates": [
+            {"facets": ["item ~ x"], "item_covariates": COVARIATES},
+            {"facets": ["item ~ x"], "item_covariates": COVARIATES**2},
+        ],
         "null_categories": [],  # of more than two: calibrate/test_categories_empty.py
     },
     "fit_bifactor": {

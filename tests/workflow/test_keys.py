@@ -55,7 +55,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(fit_tests, name, MagicMock())
     for name in (
         "refuse_other_categories", "refuse_unused_weights", "check_prior", "check_reference",
-        "write_run_report", "items_text", "bank_checksum", "by_item", "to_csv",
+        "write_run_report", "bank_checksum", "by_item", "to_csv",
     ):  # fmt: skip
         monkeypatch.setattr(stages, name, MagicMock())
     monkeypatch.setattr(stages, "open_responses", lambda path: responses)

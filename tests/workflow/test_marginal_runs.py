@@ -15,6 +15,7 @@ import irt_dask as irt
 from irt_dask.banks.saved import is_of
 from irt_dask.errors import ChangedRunError, DataWarning, InputError, RunError
 from irt_dask.workflow import RunConfig, read_config, read_scoring, run, score_store
+from irt_dask.workflow.inputs import bank_checksum
 from irt_dask.workflow.running import report_again
 from irt_dask.workflow.sections import MarginalConfig
 from irt_dask.workflow.stages import STAGES
@@ -82,6 +83,11 @@ def test_a_marginal_run_leaves_what_it_promises(finished):
     assert abs(float(fit["group_mean"][1] - 0.5)) < 3 * float(fit["group_mean_se"][1])
     bank = irt.read_items(finished / "items.csv")
     np.testing.assert_array_equal(bank["item_discrimination"], fit["item_discrimination"])
+    rows = [*zip(bank["parameter_item"].values, bank["parameter_column"].values, strict=True)]
+    of_fit = [*zip(fit["parameter_item"].values, fit["parameter_column"].values, strict=True)]
+    at = [of_fit.index(row) for row in rows]
+    covariance = fit["item_parameter_covariance"].values[np.ix_(at, at)]
+    np.testing.assert_allclose(bank["item_parameter_covariance"], covariance, rtol=1e-12)
     scores = pd.read_parquet(finished / "scores")
     again = irt.score(r, alone, prior="groups", n_plausible=2, seed=1)
     np.testing.assert_array_equal(scores["person_ability"], again["person_ability"])
@@ -361,3 +367,16 @@ def test_weights_and_covariates_of_a_person_file(tmp_path):
     assert "7 sampling units (age), and with fewer than 30 standard errors are too small" in page
     assert "intervals are t with 6 degrees of freedom times these" in page
     assert "simulated from the estimates, taken as known came out" in page
+
+
+def test_the_covariance_beside_a_bank_is_a_part_of_it(tmp_path):
+    """What fixes the scale of a run is the bank with its covariance, not with another one."""
+    path = irt.write_items(irt.fit_marginal(irt.load_lsat()), tmp_path / "bank.csv")
+    config = configured(tmp_path / "r", {"builtin": "lsat"}, marginal={"fixed_items": str(path)})
+    beside = tmp_path / "bank.covariance.csv"
+    whole = bank_checksum(config)
+    text = beside.read_text()
+    beside.write_text(text.replace("1", "2", 1))
+    other = bank_checksum(config)
+    beside.unlink()
+    assert len({whole, other, bank_checksum(config)}) == 3

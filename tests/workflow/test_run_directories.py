@@ -65,7 +65,8 @@ NAMES = [
     "checkpoints", "checkpoints/marginal", "checkpoints/marginal/marginal.checkpoint", "log.txt",
     "events.jsonl",
     "responses", "responses.quarantine.csv", "summary.nc", "truth.nc", "marginal.nc", "items.csv",
-    "check.nc", "check_items.csv", "scores", "scores.nc", "private.nc", "report.html", "run.json",
+    "items.covariance.csv", "check.nc", "check_items.csv", "scores", "scores.nc", "private.nc",
+    "report.html", "run.json",
     ".lock", "responses/manifest.json", "scores/part-000000.parquet",
 ]  # fmt: skip
 

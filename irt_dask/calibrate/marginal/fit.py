@@ -26,7 +26,7 @@ from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Engine, ProgressOption, as_responses
 from irt_dask.engine.identity import checkpoint_of
 from irt_dask.engine.inputs import whole_number
-from irt_dask.errors import ConvergenceWarning
+from irt_dask.errors import ConvergenceWarning, InputError
 from irt_dask.items import checks
 from irt_dask.items.mixture import mixture_named
 from irt_dask.population.units import in_units
@@ -49,6 +49,7 @@ def fit_marginal(
     standard_errors: bool | str | None = None,
     sampling_unit: Any = None,
     facets: Any = None,
+    item_covariates: Any = None,
     null_categories: str = "raise",
     client: Any = None,
     progress: ProgressOption = None,
@@ -126,7 +127,12 @@ def fit_marginal(
         order, as ``ingest(..., facets=)`` makes them); or a table with a row for each column
         (index: its name), whose column ``item`` names the item and each other column a facet: text
         is levels, a number has one coefficient.  ``model`` is then by item.  Not with ``latent``,
-        ``fixed_items``, ``prior``, ``positive``, ``start`` and ``sampling_unit``.
+        ``fixed_items``, ``prior``, ``positive``, ``start`` and ``sampling_unit``.  A list may have
+        "number(position)", numbers in place of levels; "rater:format", effects by a covariate of
+        items; "item ~ format + words", difficulties that covariates alone make.
+    item_covariates : DataFrame by item identifier, optional
+        Covariates of items that ``facets`` name: text is levels, a number has one coefficient.
+        Alone beside free difficulties they are refused, as no data tell them.
     null_categories : {"raise", "keep", "collapse"}
         What becomes of categories that nobody has, of items with more than two (of a rating scale:
         on no item of the block; in groups: in none): an error, or they have probability 0 and no
@@ -174,10 +180,10 @@ def fit_marginal(
         With ``facets`` items are columns, the effects of their levels in them (``item_parent`` is
         the item); over ``parents`` the items without, ``parent_difficulty`` and so on; over
         ``effects`` (``facet``, ``level``) ``facet_effect`` in units of ability, positive where a
-        level is harder, with sum 0 in each facet, ``_se``, ``facet_effect_n`` answers,
-        ``facet_shrunk`` where they are fewer than 20 or all of one end: towards 0 by N(0, s2) with
-        s learned (``facet_sd``); ``facet_effect_fixed`` (``_se``) without that; ``facet_set``,
-        different where levels have no persons in common.
+        level is harder, with sum 0 in each facet (pairs: over what is there without them), ``_se``,
+        ``facet_effect_n`` answers, ``facet_shrunk`` where they are fewer than 20 or all of one end:
+        towards 0 by N(0, s2) with s learned (``facet_sd``); ``facet_effect_fixed`` (``_se``)
+        without that; ``facet_set``, different where levels have no persons in common.
 
     Raises
     ------
@@ -230,6 +236,11 @@ def fit_marginal(
     """
     if facets is not None:
         return with_facets(**locals())
+    if item_covariates is not None:
+        raise InputError(
+            "item_covariates goes with facets, which name its columns, as in facets=['item ~ x']; "
+            "how items with difficulties of their own follow them is learned by fit_bayes"
+        )
     whole_number("max_iterations", max_iterations, 1)
     sampling.check(standard_errors, sampling_unit)
     nulls.check(null_categories)

@@ -98,8 +98,9 @@ def met(engine: Engine, design: Design, n_groups: int) -> Met:
 def check(found: Met, design: Design, labels: tuple[str, ...], reference: int) -> None:
     """Refuse what the design cannot tell, and warn of sets of levels without common persons."""
     _refuse_undetermined(found, design, labels, reference)
-    for f in np.flatnonzero(~design.numeric):
-        own = np.flatnonzero(design.facet == f)
+    comparable = np.stack([design.facet, design.within])[:, ~design.numeric[design.facet]]
+    for f, among in np.unique(comparable, axis=1).T:
+        own = np.flatnonzero((design.facet == f) & (design.within == among))
         sets, size = np.unique(found.label[f, own], return_counts=True)
         if sets.size > 1:
             order = np.argsort(-size, kind="stable")
@@ -135,7 +136,7 @@ def _refuse_undetermined(
     if stop == 7:  # not there yet: the information will say
         return
     left = np.abs(start - moved)
-    n_items = len(design.parent_id)
+    n_items = 0 if design.linear else len(design.parent_id)
     n_effects = design.n_effects
     bad = np.flatnonzero(left[n_items : n_items + n_effects] > _NOTHING)
     of_groups = np.flatnonzero(left[n_items + n_effects :] > _NOTHING)
@@ -154,13 +155,14 @@ def _refuse_undetermined(
 def _shown(found: Met, design: Design, reference: int) -> Any:
     """Difficulties that data show by items, effects and groups' means; one row each.
 
-    Effects of a facet with levels sum to 0: a row for each such facet says so.
+    Effects of a facet with levels sum to 0: rows say so.  Items that covariates make have no
+    difficulties of their own.
     """
     group, column = np.nonzero(found.seen)
     n, n_items = column.size, len(design.parent_id)
     of_item = scipy.sparse.csr_array(
         (np.ones(n), (np.arange(n), design.parent[column])), shape=(n, n_items)
-    )
+    )[:, : 0 if design.linear else n_items]
     n_groups = len(found.seen)
     place = np.cumsum(np.arange(n_groups) != reference) - 1
     some = group != reference
@@ -169,8 +171,8 @@ def _shown(found: Met, design: Design, reference: int) -> Any:
         shape=(n, n_groups - 1),
     )
     top = scipy.sparse.hstack([of_item, design.terms[column], of_group], format="csr")
-    sums = design.centred
-    left = scipy.sparse.csr_array((sums.shape[0], n_items))
+    sums = design.sums
+    left = scipy.sparse.csr_array((sums.shape[0], of_item.shape[1]))
     right = scipy.sparse.csr_array((sums.shape[0], n_groups - 1))
     below = scipy.sparse.hstack([left, sums, right], format="csr")
     return scipy.sparse.csr_array(scipy.sparse.vstack([top, below]))

@@ -13,6 +13,7 @@ from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.facets import errors
 from irt_dask.calibrate.marginal.facets.errors import Covariance
+from irt_dask.calibrate.marginal.facets.model import FacetModel
 from irt_dask.calibrate.marginal.facets.rounds import FacetRounds
 from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.shape_priors import in_words
@@ -150,21 +151,8 @@ class _Known(NamedTuple):
 def _of_columns(found: Found, counts: ResponseCounts) -> dict[str, Any]:
     """Columns as items of a bank: parameters with the effects in them, and their errors."""
     model, design = found.fit.model, found.fit.model.design
-    items, _, effects = model.unpack(found.x)
-    known = None
-    if found.covariance is not None:
-        of = errors.numbers(model, found.x)
-        at, _ = design.of_columns
-        at = np.where(found.at_bound[at], -1, at)
-        known = _Known.of(found.covariance, of.items[:, design.parent].T, at)
-    by_item, by_shift = model.jacobian(items, effects)
-    term = design.of_columns[1]
-
-    def gradient(g: Floats) -> Floats:  # (columns, parameters) to those that are estimated
-        to_item = (g[:, None] @ by_item)[:, 0]
-        return np.concatenate([to_item, (g * by_shift).sum(axis=1)[:, None] * term], axis=1)
-
-    out = _named(model.items, model.of_columns(items, effects), known, gradient)
+    items = model.unpack(found.x)[0]
+    out = _parameters(found, model)
     at_bound = model.parent.at_bound(items)[design.parent]
     return {
         **_of_models(model.items),
@@ -175,16 +163,30 @@ def _of_columns(found: Found, counts: ResponseCounts) -> dict[str, Any]:
     }
 
 
+def _parameters(found: Found, model: FacetModel) -> dict[str, Any]:
+    """Parameters of the columns of a model, the effects in them, and their standard errors."""
+    design, known = model.design, None
+    items, _, effects = model.unpack(found.x)
+    if found.covariance is not None:
+        of = errors.numbers(model, found.x)
+        at, _ = design.of_columns
+        at = np.where(found.at_bound[at], -1, at)
+        known = _Known.of(found.covariance, of.items[:, design.parent].T, at)
+    by_item, by_shift = model.jacobian(items, effects)
+    term, free = design.of_columns[1], model.parent.free[:, design.parent].T
+
+    def gradient(g: Floats) -> Floats:  # (columns, parameters) to those that are estimated
+        to_item = np.where(free, (g[:, None] @ by_item)[:, 0], 0.0)
+        return np.concatenate([to_item, (g * by_shift).sum(axis=1)[:, None] * term], axis=1)
+
+    return _named(model.items, model.of_columns(items, effects), known, gradient)
+
+
 def _of_parents(found: Found, counts: ResponseCounts) -> dict[str, Any]:
     """Items as they are where effects are 0, and their flags."""
     model, design = found.fit.model, found.fit.model.design
     items, _, _ = model.unpack(found.x)
-    known = None
-    if found.covariance is not None:
-        of = errors.numbers(model, found.x)
-        none = np.full((items.shape[1], 0), -1)
-        known = _Known.of(found.covariance, of.items.T, none)
-    out = _named(model.parent.items, items, known, lambda g: g)
+    out = _parameters(found, model.without_facets)
     right, seen, wrong = (np.zeros(items.shape[1], dtype=np.int64) for _ in range(3))
     for to, of_column in (
         (right, counts.right),
@@ -254,7 +256,7 @@ def _attrs(
 ) -> dict[str, Any]:
     fit, design, parent = found.fit, found.fit.model.design, found.fit.model.parent
     log_prior = fit.log_prior(found.x)
-    n = parent.n_parameters + design.n_effects - design.centred.shape[0]
+    n = parent.n_parameters + design.n_effects - design.sums.shape[0]
     criteria: dict[str, Any] = {}
     if not found.shrunk.any():  # which counts as so many parameters, nobody knows
         persons = float(found.expected.persons.sum())

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy.sparse
+from scipy.sparse.csgraph import connected_components
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.errors import InputError, listed, repeated
-from irt_dask.variables import identifier
+from irt_dask.calibrate.marginal.facets.terms import Term, is_table, names_of, of_names, of_table
+from irt_dask.errors import InputError
 
-#: What stands between an item and the levels of facets in the name of a column.
-AT = "@"
-#: The column of a table that names items.
-ITEM = "item"
 _NONE = "facets= names no facet: give one at least, or leave facets out"
 
 
@@ -26,9 +23,10 @@ _NONE = "facets= names no facet: give one at least, or leave facets out"
 class Design:
     """Columns of a store as items at levels of facets.
 
-    ``terms`` (columns, effects) times the effects is what is added to the difficulty of a column.
-    Effects of a facet with levels follow each other; one of numbers has one effect, whose level is
-    "" (``numeric``).
+    ``terms`` (columns, effects) times the effects is what is added to the difficulty of a column;
+    ``made`` (items, effects) the part that makes an item's own where it has none (``linear``).
+    A facet is a term: its effects follow each other, those of numbers alone are one, whose level is
+    "" (``numeric``: what effects are multiplied by).
     """
 
     parent_id: tuple[str, ...]
@@ -37,7 +35,12 @@ class Design:
     facet: Ints  # of each effect, its place among the facets
     level: tuple[str, ...]
     terms: Any  # sparse, by row
+    made: Any
     numeric: Bools  # of each facet
+    plain: Bools  # of each facet: levels, no interaction
+    sums: Any  # sparse (constraints, effects): these sums are 0
+    within: Ints  # of each effect: compared with those of the same number alone
+    linear: bool
 
     @property
     def n_effects(self) -> int:
@@ -47,7 +50,7 @@ class Design:
     @functools.cached_property
     def centred(self) -> Any:
         """Ones at the effects of each facet with levels, sparse (facets, effects)."""
-        has = np.flatnonzero(~self.numeric)
+        has = np.flatnonzero(self.plain)
         at = np.flatnonzero(np.isin(self.facet, has))
         row = np.searchsorted(has, self.facet[at])
         shape = has.size, self.n_effects
@@ -68,11 +71,32 @@ class Design:
         return self.terms.indices.reshape(shape).astype(np.int64), self.terms.data.reshape(shape)
 
     @functools.cached_property
+    def of_items(self) -> Design:
+        """The items as columns, without facets."""
+        return replace(self, parent=np.arange(len(self.parent_id)), terms=self.made)
+
+    @functools.cached_property
     def together(self) -> Any:
         """Ones at effects that a column has together, sparse (effects, effects)."""
         some = self.terms.copy()
         some.data[:] = 1.0
         return scipy.sparse.csr_array(some.T @ some)
+
+    @functools.cached_property
+    def n_sums(self) -> Ints:
+        """Constraints of each facet."""
+        first = self.sums.indices[self.sums.indptr[:-1]]
+        return np.bincount(self.facet[first], minlength=len(self.facets))
+
+    @property
+    def constant(self) -> Floats:
+        """1 at the constant of items that covariates make, which comes first, else 0."""
+        return np.asarray((np.arange(self.n_effects) == 0) & self.linear, dtype=float)
+
+    @property
+    def interacting(self) -> bool:
+        """Whether there is more than facets beside items: interactions, or items that are made."""
+        return self.linear or any(":" in name for name in self.facets)
 
     def shifts(self, effects: Floats) -> Floats:
         """What is added to the difficulty of each column."""
@@ -82,122 +106,127 @@ class Design:
     def identity(self) -> tuple[Any, ...]:
         """What a checkpoint rests on."""
         t = self.terms
-        return self.parent_id, self.parent, self.facets, self.level, t.indptr, t.indices, t.data
+        out = self.parent_id, self.parent, self.facets, self.level, t.indptr, t.indices, t.data
+        return (*out, self.linear, self.made.data) if self.interacting else out
 
 
-def designed(facets: Any, item_id: tuple[str, ...]) -> Design:
+def designed(facets: Any, item_id: tuple[str, ...], item_covariates: Any = None) -> Design:
     """The design of the columns ``item_id`` of a store.
 
-    ``facets`` are names, and the columns' names are item@level, with a level of each facet in this
-    order; or a table with a row for each column of the store.
+    ``facets`` are terms (:mod:`.terms`), and the columns' names are item@level, with a level of
+    each facet in this order; or a table with a row for each column of the store.
     """
     if isinstance(facets, str):
         facets = [facets]
     if isinstance(facets, Sequence) and not facets:
         raise InputError(_NONE)
-    if isinstance(facets, (pd.DataFrame, Mapping)):
-        table = _of_table(facets, item_id)
+    linear = False
+    if is_table(facets):
+        if item_covariates is not None:
+            raise InputError(
+                "item_covariates goes with facets as a list of names; a table has a row for each "
+                "column of the responses, and may have products of its own"
+            )
+        item, terms = of_table(facets, item_id)
     elif isinstance(facets, Sequence) and all(isinstance(f, str) for f in facets):
-        table = _of_names(facets, item_id)
+        item, terms, linear = of_names(facets, item_id, item_covariates)
     else:
         raise InputError(
             f"facets={facets!r}: give names of facets, whose levels follow the item's name as "
             f"item@level, or a table with a row for each column of the responses"
         )
-    if len(table) == 1:
+    if not terms:
         raise InputError(_NONE)
-    return _of_columns(table)
+    return _design(item, terms, linear)
 
 
-def _of_names(facets: Sequence[str], item_id: tuple[str, ...]) -> dict[str, Any]:
-    """Items and levels from names of columns."""
-    names = [identifier(f) for f in facets]
-    if twice := repeated([*names, ITEM]):
-        raise InputError(f"facets={list(facets)!r}: {twice[0]!r} is no name of its own")
-    parts = [i.split(AT) for i in item_id]
-    wrong = [i for i, p in zip(item_id, parts, strict=True)
-             if len(p) != 1 + len(names) or "" in p]  # fmt: skip
-    if wrong:
-        pattern = AT.join([ITEM, *names])
-        raise InputError(
-            f"facets={list(facets)!r}: {len(wrong)} of {len(item_id)} columns are not named "
-            f"{pattern}: {listed(wrong, 5)}; ingest a long table with facets={list(facets)!r}, "
-            f"rename them, or give facets as a table with a row for each column"
-        )
-    of_each = zip(*parts, strict=True)
-    return dict(zip([ITEM, *names], (np.array(v, dtype=object) for v in of_each), strict=True))
+class _Effects(NamedTuple):
+    """Effects of a term: of each column which and how often; by level factor the level of each."""
+
+    level: list[str]
+    of_column: Ints
+    times: Floats
+    keys: list[Ints]
 
 
-def _of_table(facets: Any, item_id: tuple[str, ...]) -> dict[str, Any]:
-    """Items and levels from a table, in the order of the columns of the responses."""
-    table = pd.DataFrame(facets)
-    table = table.rename(index=identifier, columns=identifier)
-    if ITEM not in table:
-        raise InputError(
-            f"facets= is a table without a column {ITEM!r}, which says of which item each column "
-            f"of the responses is; its columns are {listed(table.columns)}"
-        )
-    if twice := repeated(table.columns):
-        raise InputError(f"facets= has the column {twice[0]!r} twice; leave one out")
-    if twice := repeated(table.index):
-        raise InputError(f"facets= has {twice[0]!r} twice; give one row for each column")
-    if lacking := [i for i in item_id if i not in table.index]:
-        raise InputError(
-            f"facets= has no row for {len(lacking)} of {len(item_id)} columns of the responses: "
-            f"{listed(lacking, 5)}; its index names them"
-        )
-    if more := sorted({*table.index} - {*item_id}):
-        raise InputError(
-            f"facets= has {len(more)} row(s) that the responses have no column of: "
-            f"{listed(more, 5)}; leave these out"
-        )
-    table = table.loc[list(item_id)]
-    if table.isna().any(axis=None):
-        name = table.columns[table.isna().any()][0]
-        i = table.index[table[name].isna()][0]
-        raise InputError(f"facets= says nothing of {name!r} for {i!r}: give each a value")
-    order = [ITEM, *(c for c in table.columns if c != ITEM)]
-    return {name: _values(table[name], name) for name in order}
-
-
-def _values(column: pd.Series[Any], name: str) -> Any:
-    """Levels as text, or finite numbers."""
-    number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    if not number or name == ITEM:
-        return np.array([identifier(v) for v in column], dtype=object)
-    out = column.to_numpy(dtype=float)
-    if not np.isfinite(out).all():
-        raise InputError(f"facets= has numbers in {name!r} that are not finite")
-    return out
-
-
-def _of_columns(table: dict[str, Any]) -> Design:
-    """The design of a table whose rows are those of the store."""
-    parent, parent_id = pd.factorize(table[ITEM])
-    n = parent.size
-    facet: list[int] = []
-    level: list[str] = []
-    blocks, numeric = [], []
-    names = [name for name in table if name != ITEM]
-    for f, name in enumerate(names):
-        values = table[name]
-        number = values.dtype.kind == "f"
-        numeric.append(number)
-        place, of_facet = (np.zeros(n, dtype=np.int64), [""]) if number else pd.factorize(values)
-        if not number and len(of_facet) < 2:
+def _effects(term: Term, n: int) -> _Effects:
+    times = np.ones(n)
+    for f in term.factors:
+        if f.numeric:
+            times = times * f.values
+    if not term.levels:
+        return _Effects([""], np.zeros(n, dtype=np.int64), times, [])
+    each = [pd.factorize(f.values) for f in term.levels]
+    for f, (_, labels) in zip(term.levels, each, strict=True):
+        if len(labels) < 2:
             raise InputError(
-                f"the facet {name!r} has one level alone, {of_facet[0]!r}, which is a part of the "
+                f"the facet {f.name!r} has one level alone, {labels[0]!r}, which is a part of the "
                 f"items' difficulties; leave the facet out"
             )
-        size = values if number else np.ones(n)
-        blocks.append(scipy.sparse.csr_array((size, (np.arange(n), place)), (n, len(of_facet))))
-        facet += [f] * len(of_facet)
-        level += list(of_facet)
-    terms = scipy.sparse.csr_array(scipy.sparse.hstack(blocks, format="csr"))
-    terms.sum_duplicates()
+    if len(each) == 1:
+        ((code, labels),) = each
+        return _Effects(list(map(str, labels)), code, times, [np.arange(len(labels))])
+    (one, of_one), (other, of_other) = each
+    pair, pairs = pd.factorize(one.astype(np.int64) * len(of_other) + other)
+    first, second = np.divmod(pairs, len(of_other))
+    level = [f"{of_one[a]}:{of_other[b]}" for a, b in zip(first, second, strict=True)]
+    return _Effects(level, pair, times, [first, second])
+
+
+def _sums(term: Term, found: _Effects, there: Any) -> Any:
+    """Sums of effects that are 0, sparse: over what other terms, or items, have already."""
+    n, numbers = len(found.level), [f.name for f in term.factors if f.numeric]
+    if not term.levels or not term.factors:
+        return scipy.sparse.csr_array((0, n))
+    if len(term.levels) == 1:
+        key = [np.zeros(n, dtype=np.int64)] if there(*numbers) else []
+    else:
+        key = [k for f, k in zip(term.levels, found.keys, strict=True) if there(f.name)]
+        key = key or [np.zeros(n, dtype=np.int64)]
+    rows = [scipy.sparse.csr_array((np.ones(n), (k, np.arange(n)))) for k in key]
+    if len(rows) == 2:  # both sum up to the same in each set of levels that meet
+        meet = scipy.sparse.csr_array(rows[0] @ rows[1].T)
+        _, part = connected_components(scipy.sparse.block_array([[None, meet], [meet.T, None]]))
+        _, first = np.unique(part[meet.shape[0] :], return_index=True)
+        rows[1] = rows[1][np.setdiff1d(np.arange(rows[1].shape[0]), first)]
+    out = scipy.sparse.vstack(rows, format="csr") if rows else scipy.sparse.csr_array((0, n))
+    return scipy.sparse.csr_array(out)
+
+
+def _design(item: Any, terms: list[Term], linear: bool) -> Design:
+    """The design of items and terms of the columns."""
+    parent, parent_id = pd.factorize(item)
+    n = parent.size
+    made_by, by_columns = (names_of(t for t in terms if t.makes_items is m) for m in (True, False))
+    of_items = {f.name for t in terms for f in t.factors if f.of_items}
+
+    def there(*names: str) -> bool:  # whether columns have such effects without the term
+        if {*names} <= of_items:
+            return not linear or frozenset(names) in made_by
+        return frozenset(names) in by_columns
+
+    found = [_effects(t, n) for t in terms]
+    sums = [_sums(t, e, there) for t, e in zip(terms, found, strict=True)]
+    blocks, within = [], []
+    for t, e in zip(terms, found, strict=True):
+        shape = n, len(e.level)
+        blocks.append(scipy.sparse.csr_array((e.times, (np.arange(n), e.of_column)), shape=shape))
+        by = [k for f, k in zip(t.levels, e.keys, strict=True) if f.of_items and len(t.levels) > 1]
+        within.append(by[0] if len(by) == 1 else np.zeros(len(e.level), dtype=np.int64))
+    matrix = scipy.sparse.csr_array(scipy.sparse.hstack(blocks, format="csr"))
+    matrix.sum_duplicates()
+    size = [len(e.level) for e in found]
+    facet = np.repeat(np.arange(len(terms)), size)
+    made = matrix[np.unique(parent, return_index=True)[1]]
+    makes = np.array([t.makes_items for t in terms])
+    made.data = np.where(makes[facet[made.indices]], made.data, 0.0)
     return Design(
-        tuple(map(str, parent_id)), parent.astype(np.int64), tuple(names),
-        np.array(facet, dtype=np.int64), tuple(map(str, level)), terms, np.array(numeric),
+        tuple(map(str, parent_id)), parent.astype(np.int64), tuple(t.name for t in terms),
+        facet, tuple(level for e in found for level in e.level), matrix, made,
+        np.array([len(t.levels) < len(t.factors) or not t.factors for t in terms]),
+        np.array([len(t.levels) == len(t.factors) == 1 for t in terms]),
+        scipy.sparse.csr_array(scipy.sparse.block_diag(sums, format="csr")),
+        np.concatenate(within), linear,
     )  # fmt: skip
 
 

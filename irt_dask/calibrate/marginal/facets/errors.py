@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from scipy.sparse.csgraph import minimum_spanning_tree
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.facets import joint_step, lost
 from irt_dask.calibrate.marginal.facets.joint_step import Numbers
@@ -52,6 +53,7 @@ class Information:
     sums: Any  # constraints, sparse (facets, effects)
     unit: Floats  # roots of the information of known abilities
     squares: lost.Lost | None = None
+    interacting: bool = False  # whether some effects are sums of others but for constraints
 
     @property
     def n_base(self) -> int:
@@ -120,10 +122,13 @@ def information(
     across[:, fixed] = 0.0
     keep = scipy.sparse.diags_array((~fixed).astype(float))
     own = scipy.sparse.csr_array(keep @ own @ keep + scipy.sparse.diags_array(fixed * 1.0))
-    sums = model.design.centred @ keep
+    sums = model.design.sums @ keep
     sums = scipy.sparse.csr_array(sums)[np.flatnonzero(np.diff(sums.indptr))]
     assert len(base) == n
-    return Information(base, across, own, sums, np.where(root > 0.0, root, 1.0), more)
+    return Information(
+        base, across, own, sums, np.where(root > 0.0, root, 1.0), more,
+        model.design.interacting,
+    )  # fmt: skip
 
 
 def _middle(fit: FacetRounds, x: Floats, of: Numbers, root: Floats) -> lost.Lost:
@@ -208,10 +213,12 @@ class _Eliminated:
         self.i, n, nb = i, i.effects.shape[0], i.n_base
         size = i.effects.diagonal()
         # All levels of one facet may move against those of another: one of each is in the border.
-        first = i.sums[1:] if i.sums.shape[0] > 1 else i.sums[:0]
-        pinned = [row.indices[int(np.argmax(size[row.indices]))]
-                  for row in (first[[k]] for k in range(first.shape[0]))]  # fmt: skip
-        self.pinned = np.array(sorted(set(map(int, pinned))), dtype=np.int64)
+        if i.interacting:
+            self.pinned = _pinned(i.sums, size)
+        else:
+            rows = [i.sums[[k]].indices for k in range(1, i.sums.shape[0])]
+            pinned = {int(row[np.argmax(size[row])]) for row in rows}
+            self.pinned = np.array(sorted(pinned), dtype=np.int64)
         self.kept = np.setdiff1d(np.arange(n), self.pinned)
         root = 1.0 / np.sqrt(size[self.kept])
         if not np.isfinite(root).all():
@@ -298,6 +305,25 @@ class _Eliminated:
             (np.concatenate(value), (np.concatenate(row), np.concatenate(column))), shape=(n, n)
         )
         return Covariance(self.of_border[:nb, :nb], across, pairs, self.solve)
+
+
+def _pinned(sums: Any, size: Floats) -> Ints:
+    """As many effects as constraints, without which the others are determined by columns.
+
+    An effect is in one constraint or two: an edge from one to the other, or to the ground.  The
+    effects of a spanning tree are what is sought: where these are 0 what moves along with a margin
+    is 0, margin by margin.
+    """
+    n, by_effect = sums.shape[0], scipy.sparse.csc_array(sums)
+    start, end = by_effect.indptr[:-1], by_effect.indptr[1:]
+    effect = np.flatnonzero(end > start)
+    effect = effect[np.argsort(-size[effect], kind="stable")]
+    one, last = by_effect.indices[start[effect]], by_effect.indices[end[effect] - 1]
+    other = np.where(end[effect] - start[effect] == 2, last, n)
+    _, first = np.unique(one.astype(np.int64) * (n + 1) + other, return_index=True)
+    edges = scipy.sparse.coo_array((first + 1.0, (one[first], other[first])), (n + 1, n + 1))
+    tree = minimum_spanning_tree(edges)
+    return np.sort(effect[tree.data.astype(np.int64) - 1])
 
 
 def _conjugate(matrix: Any, b: Floats) -> Floats:

@@ -19,7 +19,7 @@ from irt_dask.calibrate.marginal.facets import comparable, errors, shrinking
 from irt_dask.calibrate.marginal.facets.described import Found, described
 from irt_dask.calibrate.marginal.facets.design import Design, categories, designed
 from irt_dask.calibrate.marginal.facets.errors import Covariance, SingularError
-from irt_dask.calibrate.marginal.facets.model import FacetModel
+from irt_dask.calibrate.marginal.facets.model import FacetModel, located
 from irt_dask.calibrate.marginal.facets.rounds import FacetRounds
 from irt_dask.calibrate.marginal.facets.shrinking import Estimates
 from irt_dask.calibrate.marginal.model import Model
@@ -53,7 +53,8 @@ class Asked:
 
 
 def fit_facets(
-    responses: Any, facets: Any, *, model: str | Mapping[str, str], max_iterations: int,
+    responses: Any, facets: Any, item_covariates: Any, *, model: str | Mapping[str, str],
+    max_iterations: int,
     tolerance: float, groups: bool | None, reference_group: str | None,
     guessing_prior: tuple[float, float] | None, standard_errors: bool | str | None,
     null_categories: str, client: Any, progress: ProgressOption, checkpoint: str | Path | None,
@@ -62,7 +63,7 @@ def fit_facets(
     whole_number("max_iterations", max_iterations, 1)
     nulls.check(null_categories)
     given = as_responses(responses, "fit_marginal", graded=True)
-    design = designed(facets, given.item_id)
+    design = designed(facets, given.item_id, item_covariates)
     k = categories(design, given.item_id, given.n_categories)
     models = mixture_named(model, design.parent_id, k)
     given, labels = in_groups(given, groups, client)
@@ -76,6 +77,7 @@ def fit_facets(
         robust = _robust(engine, standard_errors, design.n_effects + parent.n_parameters)
         counts = response_counts(engine)
         parent = _with_categories(parent, design, counts, null_categories)
+        parent = located(parent) if design.linear else parent
         met = comparable.met(engine, design, parent.n_groups)
         comparable.check(met, design, labels, parent.reference)
         n, one_sided = _answers(parent.items, design, counts)
@@ -95,8 +97,9 @@ _ALONE = {
 
 
 def with_facets(
-    *, responses: Any, facets: Any, standard_errors: Any, sampling_unit: Any, latent: Any,
-    fixed_items: Any, prior: Any, positive: Any, start: Any, **options: Any,
+    *, responses: Any, facets: Any, item_covariates: Any, standard_errors: Any,
+    sampling_unit: Any, latent: Any, fixed_items: Any, prior: Any, positive: Any, start: Any,
+    **options: Any,
 ) -> xr.Dataset:  # fmt: skip
     """:func:`irt_dask.fit_marginal` with facets, by all its arguments."""
     sampling.check(standard_errors, sampling_unit)
@@ -104,7 +107,9 @@ def with_facets(
         latent=latent, fixed_items=fixed_items, prior=prior, positive=positive, start=start,
         sampling_unit=sampling_unit,
     )  # fmt: skip
-    return fit_facets(responses, facets, standard_errors=standard_errors, **options)
+    return fit_facets(
+        responses, facets, item_covariates, standard_errors=standard_errors, **options
+    )
 
 
 def _refuse_beside(**given: Any) -> None:

@@ -202,7 +202,7 @@ def _back(numbers: Numbers, items: Floats, x: Floats) -> tuple[Floats, Floats]:
 
 def _solved(model: FacetModel, now: System, held: Bools) -> Floats:
     """Scoring step, 0 for what is held, with sums of effects as they are."""
-    sums = model.design.centred
+    sums = model.design.sums
     nothing = scipy.sparse.csr_array((sums.shape[0], now.base.shape[0]))
     constraint = scipy.sparse.hstack([nothing, sums], format="csr")
     whole = scipy.sparse.block_array(

@@ -20,6 +20,7 @@ from irt_dask.calibrate.marginal.facets.design import Design
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.curves.grids import GRID_BOUND
 from irt_dask.curves.item_set import ItemSet
+from irt_dask.errors import InputError
 from irt_dask.items.mixture import Mixture, Part
 from irt_dask.kernels.joint.item_maximum import Box
 from irt_dask.kernels.posterior import person_weights
@@ -40,6 +41,11 @@ class FacetModel:
     parent: Model
     design: Design
     precision: Floats
+
+    @functools.cached_property
+    def without_facets(self) -> FacetModel:
+        """The items as columns."""
+        return replace(self, design=self.design.of_items)
 
     @functools.cached_property
     def items(self) -> Mixture:
@@ -125,11 +131,29 @@ class FacetModel:
         sums = self.design.centred
         mean = (sums @ effects) / np.asarray(sums.sum(axis=1)).ravel()
         effects = effects - sums.T @ mean
+        if self.design.linear:
+            return items, effects + float(mean.sum()) * self.design.constant
         out = items.copy()
         for p in self.parent.items.parts:
             kept = p.model.rescaling(-float(mean.sum()), 1.0)
             out[: len(kept), p.at] = kept @ items[: len(kept), p.at]
         return out, effects
+
+
+def located(parent: Model) -> Model:
+    """The model with items that are nowhere but where covariates put them: at difficulty 0."""
+    fixed = parent.fixed.copy()
+    for p in parent.items.parts:
+        some = np.arange(1.0, 1.0 + len(p.model.parameters))[:, None]
+        at = 1 + np.flatnonzero(p.model.difficulty(some)[1][1:, 0])
+        if at.size != 1:
+            raise InputError(
+                f"facets with 'item ~': difficulties of {p.model.name} items are of several "
+                f"parameters, which covariates cannot take the place of; use models of two "
+                f"categories, gpcm, pcm, rating or binomial"
+            )
+        fixed[at[0], p.at] = 0.0
+    return replace(parent, fixed=fixed)
 
 
 def grid(model: FacetModel, x: Floats, most: Ints, *, coarse: bool = False) -> Grid:

@@ -79,6 +79,9 @@ class FacetRounds:
             return image
         _, mean, variance = e.moments(parent.reference)
         sd = math.sqrt(variance)
-        moved = parent.items.rescaled(items, mean, sd)
+        linear = model.design.linear
+        moved = parent.items.rescaled(items, 0.0 if linear else mean, sd)
+        if linear:  # items have no difficulties of their own that could follow
+            effects = effects - mean * model.design.constant
         x = model.pack(moved, parent.groups_from(ability, mean, sd), effects / sd)
         return np.clip(x, self.box.low[:, None], self.box.high[:, None])

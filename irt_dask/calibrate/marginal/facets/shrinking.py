@@ -48,14 +48,15 @@ def learn(design: Design, which: Bools, fixed: Estimates, fit: Fit) -> tuple[Flo
     facets = np.unique(design.facet[which])
     s = np.full(len(design.facets), np.nan)
     for f in facets:
-        s[f] = _first(fixed, design.facet == f, which)
+        s[f] = _first(fixed, design.facet == f, which, int(design.n_sums[f]))
     trace: list[tuple[Floats, Floats]] = []
     for count in range(1, _FITS + 1):
         now = fit(precision(design, which, s))
         step = np.zeros(facets.size)
         for k, f in enumerate(facets):
             own = design.facet == f
-            step[k] = 0.5 * math.log(_square(now, fixed, own, which, s[f])) - math.log(s[f])
+            square = _square(now, fixed, own, which, s[f], int(design.n_sums[f]))
+            step[k] = 0.5 * math.log(square) - math.log(s[f])
         log_s = np.log(s[facets])
         trace.append((log_s, step))
         if np.abs(step).max() < _CLOSE:
@@ -77,7 +78,7 @@ def precision(design: Design, which: Bools, s: Floats) -> Floats:
     return np.asarray(np.where(which, 1.0 / s[design.facet] ** 2, 0.0))
 
 
-def _first(fixed: Estimates, own: Bools, which: Bools) -> float:
+def _first(fixed: Estimates, own: Bools, which: Bools, n_sums: int) -> float:
     """s at which normal estimates are likeliest, of levels that have one."""
     known = own & np.isfinite(fixed.value) & np.isfinite(fixed.variance)
     if known.sum() < 2:
@@ -86,20 +87,22 @@ def _first(fixed: Estimates, own: Bools, which: Bools) -> float:
     s2 = max(float(value.var()), 1e-2)
     for _ in range(200):
         share = s2 / (s2 + variance)
-        new = float(((share * value) ** 2 + share * variance).sum()) / max(1, known.sum() - 1)
+        new = float(((share * value) ** 2 + share * variance).sum()) / max(1, known.sum() - n_sums)
         if abs(math.log(new / s2)) < 1e-4:
             break
         s2 = new
     return float(np.clip(math.sqrt(s2), _LEAST, _MOST))
 
 
-def _square(now: Estimates, fixed: Estimates, own: Bools, which: Bools, s: float) -> float:
-    """Expected square of an effect; one is not free, as they sum to 0."""
+def _square(
+    now: Estimates, fixed: Estimates, own: Bools, which: Bools, s: float, n_sums: int
+) -> float:  # fmt: skip
+    """Expected square of an effect; one is not free for each sum that is 0."""
     few, many = own & which, own & ~which & np.isfinite(fixed.variance)
     total = float((now.value[few] ** 2 + now.variance[few]).sum())
     share = s**2 / (s**2 + fixed.variance[many])
     total += float(((share * fixed.value[many]) ** 2 + share * fixed.variance[many]).sum())
-    return max(total / max(1, int((few | many).sum()) - 1), 1e-8)
+    return max(total / max(1, int((few | many).sum()) - n_sums), 1e-8)
 
 
 def _further(trace: list[tuple[Floats, Floats]]) -> Floats:
