@@ -29,6 +29,10 @@ PERSON_ID, GROUP = "person_id", "person_group"
 On: TypeAlias = str | tuple[str, str]
 #: Rows of a batch.
 _ROWS = 1 << 16
+#: Parquet files without buffers that are filled ahead, which hold a file to its end.
+_PARQUET = pa_dataset.ParquetFileFormat(
+    default_fragment_scan_options=pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
+)
 #: What a cell of a CSV file says that is missing.
 _MISSING = pa_csv.ConvertOptions().null_values
 #: Whole numbers, as tables may write them.
@@ -134,11 +138,15 @@ class Table:
                 yield frame.iloc[first : first + _ROWS]
             return
         try:
-            for batch in self._dataset.to_batches(
-                columns=wanted, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1
-            ):
-                if batch.num_rows:
-                    yield self._missing(batch).to_pandas()
+            for part in _parts(self._dataset):
+                for batch in part.to_batches(
+                    columns=wanted,
+                    batch_size=_ROWS,
+                    batch_readahead=1,
+                    schema=self._dataset.schema,
+                ):
+                    if batch.num_rows:
+                        yield self._missing(batch).to_pandas()
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.source}: {error}") from error
 
@@ -273,6 +281,15 @@ def _check_header(path: Path, delimiter: str | None) -> None:
         )
 
 
+def _parts(dataset: pa_dataset.Dataset) -> Iterator[pa_dataset.Fragment]:
+    """Parts that are read one after another: a reader of several runs ahead of who takes them."""
+    for fragment in dataset.get_fragments():
+        if isinstance(fragment, pa_dataset.ParquetFileFragment):
+            yield from fragment.split_by_row_group()
+        else:
+            yield fragment
+
+
 def _opened(
     path: Path, delimiter: str | None = None, as_text: Collection[str] = ()
 ) -> pa_dataset.Dataset:
@@ -285,7 +302,7 @@ def _opened(
             files = sorted(map(str, path.rglob("*.parquet"))) if path.is_dir() else [str(path)]
             if not files:
                 raise InputError(f"{path}: the folder has no Parquet file")
-            return pa_dataset.dataset(files, format="parquet")
+            return pa_dataset.dataset(files, format=_PARQUET)
         if not name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
             raise InputError(f"{path}: tables are CSV (.csv, .tsv, .gz) or Parquet files")
         parse = pa_csv.ParseOptions(delimiter=(delimiter or ",") if _is_csv(path) else "\t")

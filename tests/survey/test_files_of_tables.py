@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from test_tabulate import simulated
@@ -16,6 +17,7 @@ from test_tabulate import simulated
 import irt_dask as irt
 from irt_dask.cli.main import cli
 from irt_dask.errors import DataWarning, InputError
+from irt_dask.survey import tables
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv", "parquet", "folder"])
@@ -200,3 +202,14 @@ def test_ids_of_a_file_keep_their_zeros(tmp_path: Path) -> None:
         table = irt.tabulate(some, "x", join=tmp_path / of, on=("person_id", "id"),
                              statistics="mean")  # fmt: skip
         assert table["estimate"].tolist() == [1.5]
+
+
+def test_a_parquet_file_is_read_a_part_at_a_time(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).random((200_000, 10))
+    frame = pd.DataFrame(values, columns=[*"abcdefghij"])
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=5000)
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before
+            for _ in tables.Table(tmp_path / "t.parquet").batches([*frame])]  # fmt: skip
+    assert len(held) == 40
+    assert max(held) < values.nbytes / 3
