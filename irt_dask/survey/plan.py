@@ -14,10 +14,15 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.items.link_constants import OF_PERSONS
+from irt_dask.survey.delimited import Source, check_decimal, checked_delimiter
 from irt_dask.survey.linking import LINKING, with_links
 from irt_dask.survey.replicates import Replicates, counted, label_columns, lacking, matching
 from irt_dask.survey.statistics import Statistic, products, summands
-from irt_dask.survey.tables import On, Source, Table, checked_delimiter, numbers
+from irt_dask.survey.tables import (
+    On,
+    Table,
+    numbers,
+)
 from irt_dask.survey.units import Units
 from irt_dask.survey.zones import Zones
 
@@ -107,13 +112,14 @@ class Plan:
 
 def opened(
     persons: Source, join: Source | None, on: On, by: str | Sequence[str],
-    replicates: Replicates | None, delimiter: str | None,
+    replicates: Replicates | None, delimiter: str | None, decimal: str | None,
 ) -> Table:  # fmt: skip
     """The table of persons, with which columns are labels."""
     delimiter = checked_delimiter(delimiter, persons, join)
+    check_decimal(decimal, persons, join)
     of_units = [] if replicates is None else label_columns(replicates)
     labels = [*([by] if isinstance(by, str) else by), *of_units]
-    return Table(persons, join, on, labels, delimiter)
+    return Table(persons, join, on, labels, delimiter, decimal)
 
 
 def planned(

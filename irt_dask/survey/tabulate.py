@@ -13,6 +13,7 @@ from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import listed
 from irt_dask.survey.combine import unless_one_unit
+from irt_dask.survey.delimited import Source
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
 from irt_dask.survey.linking import DRAWN, LINKING
 from irt_dask.survey.percentiles import by_passes
@@ -27,7 +28,7 @@ from irt_dask.survey.statistics import (
     statistics_of,
 )
 from irt_dask.survey.sums import Gathered, Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source, Table
+from irt_dask.survey.tables import PERSON_ID, On, Table
 
 
 def tabulate(
@@ -35,7 +36,7 @@ def tabulate(
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
     gaps: Gaps = (), level: float = 0.95,
     join: Source | None = None, on: On = PERSON_ID, delimiter: str | None = None,
-    progress: ProgressOption = None,
+    decimal: str | None = None, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -75,6 +76,8 @@ def tabulate(
         names in both. Those that are asked for are held in memory.
     delimiter
         What separates values in CSV files, ``";"`` for example (default: a comma).
+    decimal
+        The sign before the fraction of numbers in CSV files, ``","`` or ``"."`` (default).
     progress
         A bar while the table is read (default: where standard error is a terminal), or a function
         of (stage, rows done, all rows or None).
@@ -146,7 +149,7 @@ def tabulate(
     >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
     ['f', 'm', 'm minus f']
     """
-    table = opened(persons, join, on, by, replicates, delimiter)
+    table = opened(persons, join, on, by, replicates, delimiter, decimal)
     plan = planned(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),

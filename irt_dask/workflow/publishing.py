@@ -80,8 +80,9 @@ class TableSection(Section):
     #: Table of countries and replicate weights, and the column of persons in it.
     persons: str | None = None
     on: str = "person_id"
-    #: What separates values there, if it is a CSV file without commas between them.
+    #: What separates values there, if it is a CSV file without commas, and the decimal sign.
     delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
     weight: str | None = None
     preset: str | None = None
     replicates: list[str] = Field(default_factory=list)
@@ -195,7 +196,14 @@ def check_columns(config: Any) -> None:
     of_scores = pd.DataFrame(columns=score_columns(config)) if config.tables else None
     for table in config.tables:
         try:
-            both = Table(of_scores, table.persons, ("person_id", table.on), (), table.delimiter)
+            both = Table(
+                of_scores,
+                table.persons,
+                ("person_id", table.on),
+                (),
+                table.delimiter,
+                table.decimal,
+            )
             plan = asked(
                 both.columns, table.values, by=table.by, weight=table.weight,
                 replicates=table.design(), statistics=statistics_of(table.statistics),
@@ -238,7 +246,7 @@ def tabulated(table: TableSection, scores: str) -> pd.DataFrame:
             found = tabulate(
                 scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
                 weight=table.weight, replicates=table.design(), join=table.persons,
-                on=("person_id", table.on), delimiter=table.delimiter,
+                on=("person_id", table.on), delimiter=table.delimiter, decimal=table.decimal,
             )  # fmt: skip
         except InputError as error:
             raise InputError(_of(table, error)) from error

@@ -129,10 +129,10 @@ def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
 
 
 def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
-    persons = (folder / "persons.csv").read_text()
-    (folder / "semicolons.csv").write_text(persons.replace(",", ";"))
+    persons = pd.read_csv(folder / "persons.csv")
+    persons.to_csv(folder / "semicolons.csv", sep=";", decimal=",", index=False)
     path = folder / "semicolons.toml"
-    other = PIPELINE.replace('"persons.csv"', '"semicolons.csv"\ndelimiter = ";"')
+    other = PIPELINE.replace('"persons.csv"', '"semicolons.csv"\ndelimiter = ";"\ndecimal = ","')
     path.write_text(other.replace('"means.csv"', '"other.csv"'))
     run("run", folder / "tables.toml", "--cluster", "none")
     run("run", path, "--cluster", "none")
