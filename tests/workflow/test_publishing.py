@@ -221,13 +221,17 @@ def test_a_run_from_files_to_tables(folder: Path) -> None:
         ("maths = 0.5, reading", "physics = 0.5, reading", "no domain is 'physics'"),
         ("plausible = 2", 'plausible = 2\nomitted = "wrong"', "with a population as in"),
         ('"person_group", "sex"]', '"person_group", "sx"]', "means.csv: no column is 'sx'; there"),
-        ('gaps = ["sex"]', 'gaps = ["grade"]', "means.csv: gaps= has 'grade'"),
+        (
+            'gaps = ["sex"]',
+            'gaps = ["grade"]',
+            "means.csv: gaps = has 'grade', which is not in by = [",
+        ),
         ('"pv*_all"', '"pv*_al"', "'pv*_al'; 'pv*_all' would; there are 'person_id',"),
         ('"pv*_all"', '"pv3_all"', "means.csv: no column is 'pv3_all'"),
         ('weight = "weight"', 'weight = "w"', "means.csv: no column is 'w'; there are"),
         ('["w*"]', '["r*"]', "means.csv: no column matches (a * is a number) 'r*'"),
-        ('["mean"]', '["meen"]', "means.csv: statistics= has 'meen'"),
-        ('on = "person"', 'on = "pupil"', "means.csv: on=('person_id', 'pupil'): no column"),
+        ('["mean"]', '["meen"]', "means.csv: statistics = has 'meen'"),
+        ('on = "person"', 'on = "pupil"', 'means.csv: on = "pupil": no column of'),
     ],
 )
 def test_what_a_run_refuses(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
