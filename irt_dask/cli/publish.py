@@ -38,6 +38,8 @@ _OPTIONS = (
                  "TABLE."),
     click.option("--delimiter", metavar="SIGN", help="What separates values in CSV files, ';' for "
                  "example (default: a comma)."),
+    click.option("--decimal", type=click.Choice([".", ","]), help="The sign before the fraction of "
+                 "numbers in CSV files (default: a point)."),
     click.option("--weight", metavar="COLUMN", help="Weights of the full sample (default: those of "
                  "the preset, or 1 for all)."),
     click.option("--preset", metavar="SURVEY", help="Replicate weights and their columns as in "

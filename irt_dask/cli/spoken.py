@@ -64,6 +64,8 @@ def typed(text: str, command: click.Command | None) -> str:
     write = _of_command(command)
     if command is None or not write:
         return text
+    if command.name == "run" and _OF_TABLE in text:
+        write |= _of_table()
     if methods := _methods(command):
         text = re.sub(rf"\bfit_({'|'.join(methods)})\b", r"--method \1", text)
     text = text.replace(_SELECTED, "")
@@ -122,6 +124,18 @@ def _of_command(command: click.Command | None) -> dict[str, Writer]:
     return write
 
 
+def _of_table() -> dict[str, Writer]:
+    """What writes each keyword of tabulate as a key of a table, whose persons stand in a file."""
+    from irt_dask.workflow.publishing import TableSection
+
+    write = {key: _key_writer(key) for key in TableSection.model_fields}
+    own = write["on"]  # the scores' column is known
+    write["on"] = lambda value: own(value[-1] if isinstance(value, list) else value)
+    return write | {"join": write["persons"], "weights": write["replicates"]}
+
+
+#: How a message on a table of a run begins.
+_OF_TABLE = "[[tables]] "
 #: Commands whose option ``--replicates`` is what Replicates has as ``weights``.
 _PUBLISHED = ("tabulate", "regress")
 #: Commands with an option or key ``items`` for what is ``unknown_items`` in Python.
@@ -130,12 +144,12 @@ _OF_BANKS = ("score", "run", "fit", "dif")
 
 def _keys_of_runs() -> set[str]:
     """Keys of the sections of pipeline files that are about what is computed."""
-    from irt_dask.workflow import config, scoring, sections
+    from irt_dask.workflow import config, publishing, scoring, sections
 
     of = (
         config.DataConfig, config.ScoreConfig, scoring.ScoringSection, sections.MarginalConfig,
         sections.SpectralConfig, sections.JointConfig, sections.BayesConfig, sections.CheckConfig,
-        sections.PrivateConfig,
+        sections.PrivateConfig, publishing.PopulationSection,
     )  # fmt: skip
     return {key for section in of for key in section.model_fields}
 

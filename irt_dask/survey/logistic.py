@@ -15,12 +15,14 @@ from irt_dask.survey.least_squares import FLAT, Solved
 from irt_dask.survey.plan import Plan
 from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.rows import Key
-from irt_dask.survey.sums import MOST_BYTES, Group, read
+from irt_dask.survey.sums import Group, read
 from irt_dask.survey.tables import Table
 
 #: Passes for the full sample, and again for replicates. Each step moves a logit that runs off by
 #: about 1, so that 1 in 10^9 is reached in 21.
 MOST_PASSES = 30
+#: Bytes of coefficients and sums at most.
+MOST_BYTES = 8 << 30
 #: A step of so many logits, at a predictor's root mean square, is the last: errors are its square.
 _SMALL = 1e-5
 #: Rounding of a log-likelihood, relative.

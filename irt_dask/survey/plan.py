@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,15 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.items.link_constants import OF_PERSONS
+from irt_dask.survey.delimited import Source, check_decimal, checked_delimiter
 from irt_dask.survey.linking import LINKING, with_links
 from irt_dask.survey.replicates import Replicates, counted, label_columns, lacking, matching
 from irt_dask.survey.statistics import Statistic, products, summands
-from irt_dask.survey.tables import On, Source, Table, checked_delimiter, numbers
+from irt_dask.survey.tables import (
+    On,
+    Table,
+    numbers,
+)
 from irt_dask.survey.units import Units
 from irt_dask.survey.zones import Zones
 
@@ -107,13 +112,14 @@ class Plan:
 
 def opened(
     persons: Source, join: Source | None, on: On, by: str | Sequence[str],
-    replicates: Replicates | None, delimiter: str | None,
+    replicates: Replicates | None, delimiter: str | None, decimal: str | None,
 ) -> Table:  # fmt: skip
     """The table of persons, with which columns are labels."""
     delimiter = checked_delimiter(delimiter, persons, join)
+    check_decimal(decimal, persons, join)
     of_units = [] if replicates is None else label_columns(replicates)
     labels = [*([by] if isinstance(by, str) else by), *of_units]
-    return Table(persons, join, on, labels, delimiter)
+    return Table(persons, join, on, labels, delimiter, decimal)
 
 
 def planned(
@@ -122,28 +128,40 @@ def planned(
     predictors: Predictors | None = None, binary: bool = False, cut: float | None = None,
 ) -> Plan:  # fmt: skip
     """What is read of a table, checked."""
-    by, asked = _groups(by, table.columns), replicates
     if not 0 < level < 1:
         raise InputError(f"level={level!r} is not between 0 and 1")
-    if replicates is not None:
-        weight = weight or replicates.weight
-        replicates = replicates.resolved(table.columns)
-        if labels := label_columns(replicates):
-            replicates = counted(replicates, table.batches(labels))
-    if weight is not None:
-        matching(weight, table.columns)
-    elif kind := table.lacking_weights:
+    plan = asked(
+        table.columns, values, by=by, weight=weight, replicates=replicates, statistics=statistics
+    )
+    if plan.replicates is not None and (labels := label_columns(plan.replicates)):
+        plan = replace(plan, replicates=counted(plan.replicates, table.batches(labels)))
+    if plan.weight is None and (kind := table.lacking_weights):
         warnings.warn(
             f"{table.name}: persons have {kind} weights, which scores do not hold, so that each "
             f"counts once here: give weight= the column of a table that is joined by join= and on=",
             DataWarning,
             stacklevel=3,
         )
-    variables = _variables(values, table.columns)
-    linked, unknown = with_links(variables, table.columns)
-    plan = Plan(
-        variables, by, weight, replicates, statistics, predictors, binary, cut, linked
-    )  # fmt: skip
+    linked, unknown = with_links(plan.variables, table.columns)
+    plan = replace(plan, predictors=predictors, binary=binary, cut=cut, linked=linked)
+    _warn_of_best_guesses(plan.variables, table.columns)
+    _warn_of_links(plan, unknown, table)
+    _warn_of_lost_columns(values, replicates, table.columns)
+    return plan
+
+
+def asked(
+    columns: Sequence[str], values: Values, *, by: str | Sequence[str], weight: str | None,
+    replicates: Replicates | None, statistics: Sequence[Statistic] = (),
+) -> Plan:  # fmt: skip
+    """What is read of a table with these columns, as far as they say it; an error at others."""
+    by = _groups(by, columns)
+    if replicates is not None:
+        weight = weight or replicates.weight
+        replicates = replicates.resolved(columns)
+    if weight is not None:
+        matching(weight, columns)
+    plan = Plan(_variables(values, columns), by, weight, replicates, statistics)
     if any(s.kind == "correlation" for s in statistics) and not plan.pairs:
         raise InputError(
             f"'correlation' is of two variables or more, and values={values!r} is one: give a "
@@ -156,9 +174,6 @@ def planned(
                 f"{a!r} has {n} plausible values and {b!r} has {m}: for a correlation they must be "
                 "as many, drawn together, or one of them a single value"
             )
-    _warn_of_best_guesses(plan.variables, table.columns)
-    _warn_of_links(plan, unknown, table)
-    _warn_of_lost_columns(values, asked, table.columns)
     return plan
 
 

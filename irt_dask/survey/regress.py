@@ -14,6 +14,7 @@ from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.survey.combine import combined, degrees_of_freedom, unless_one_unit
+from irt_dask.survey.delimited import Source
 from irt_dask.survey.least_squares import solved
 from irt_dask.survey.linking import DRAWN, LINKING
 from irt_dask.survey.logistic import logistic
@@ -22,7 +23,7 @@ from irt_dask.survey.predictors import Predictors
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import R_SQUARED, Key, interval, sorted_groups, warn_of
 from irt_dask.survey.sums import Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source
+from irt_dask.survey.tables import PERSON_ID, On
 
 FAMILIES = ("linear", "logistic")
 
@@ -31,7 +32,7 @@ def regress(
     persons: Source, formula: str, *, family: str = "linear", by: str | Sequence[str] = (),
     weight: str | None = None, replicates: Replicates | None = None, level: float = 0.95,
     join: Source | None = None, on: On = PERSON_ID, delimiter: str | None = None,
-    progress: ProgressOption = None,
+    decimal: str | None = None, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Weighted regressions, with standard errors that hold sampling and imputation.
 
@@ -53,7 +54,7 @@ def regress(
         value of at least the cut, by maximum likelihood; exp(estimate) is an odds ratio.
     by
         A regression for each combination of these columns.
-    weight, replicates, level, join, on, delimiter, progress
+    weight, replicates, level, join, on, delimiter, decimal, progress
         As in :func:`irt_dask.tabulate`; of logistic regressions passes over the table are counted.
 
     Returns
@@ -79,7 +80,8 @@ def regress(
         some group, whose estimates are NaN there, as for a level that the group lacks (if it is the
         first level, others are compared with another one); logistic regressions whose likelihood
         has no maximum, as terms part 0 from 1, all of whose estimates are NaN, or their errors if
-        it is so under a replicate; and as :func:`irt_dask.tabulate`.
+        it is so under a replicate; NA (null, ...) in text of a predictor in a CSV file, which is a
+        level there as it is a group in `by`; and as :func:`irt_dask.tabulate`.
 
     Cost
     ----
@@ -107,7 +109,7 @@ def regress(
     True
     """
     left, cut, right = _read(formula, family)
-    table = opened(persons, join, on, by, replicates, delimiter)
+    table = opened(persons, join, on, by, replicates, delimiter, decimal)
     predictors = Predictors(right, table)
     plan = planned(
         table, left, by=by, weight=weight, replicates=replicates, level=level,

@@ -12,7 +12,7 @@ from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, repeated
 
 #: Share of the whole weight by which rounding may miss a percentile.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 #: Share of the mean square at or below which a variance is rounding.
 _NO_VARIANCE = 1e-12
@@ -134,6 +134,6 @@ def percentiles(x: Floats, weights: Floats, at: Sequence[float]) -> Floats:
         below = np.cumsum(weights[order], axis=0)
         for w in range(weights.shape[1]):
             if (whole := below[-1, w]) > 0:
-                wanted = np.asarray(at) * (whole * (1 - _ROUNDING))
+                wanted = np.asarray(at) * (whole * (1 - ROUNDING))
                 out[:, w, m] = x[order[np.searchsorted(below[:, w], wanted)], m]
     return out

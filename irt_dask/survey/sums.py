@@ -11,16 +11,17 @@ import pandas as pd
 
 from irt_dask.arrays import Floats
 from irt_dask.engine.progress import Progress, ProgressOption
-from irt_dask.errors import InputError, TooLargeError
+from irt_dask.errors import InputError
 from irt_dask.survey.plan import Plan
 from irt_dask.survey.replicates import holds_weights
+from irt_dask.survey.sample import Sample
 from irt_dask.survey.statistics import cross_products
 from irt_dask.survey.tables import Table, numbers, whole
 
 #: Groups at most: more is an identifier, not a group.
 MOST_GROUPS = 10_000
-#: Bytes of values and weights that percentiles may hold.
-MOST_BYTES = 8 << 30
+#: Bytes of values and weights above which percentiles do not hold them.
+MOST_BYTES = 2 << 30
 #: Weights that a batch holds: of many replicates it has fewer persons.
 _NUMBERS = 1 << 25
 #: How far the mean of a person's replicate weights may be from his weight: by so much of it, and by
@@ -55,6 +56,8 @@ class Gathered:
     spread: float = np.nan
     #: Persons with a weight who have none in any replicate.
     nowhere: int = 0
+    #: Values of some persons, where percentiles do not hold those of all.
+    sample: Sample | None = None
 
 
 @dataclass
@@ -81,7 +84,8 @@ def gather(
     """Sums of every group and variable, in one pass.
 
     Memory is that of a batch, and for each group and variable (1 + replicates) x summands and
-    replicates^2 numbers; percentiles hold values and weights of all persons.
+    replicates^2 numbers; percentiles hold values and weights of all persons, up to MOST_BYTES, and
+    above a sample of the values.
     """
     out = Gathered(
         {name: {} for name in plan.variables}, {}, dict.fromkeys(plan.by, 0),
@@ -101,14 +105,22 @@ def gather(
                 held += _of_variable(out, name, batch, plan)
         for pair in plan.pairs:
             _of_pair(out, pair, batch, plan)
-        if held > MOST_BYTES:
-            raise TooLargeError(
-                "percentiles hold the values and weights of all persons, here more than "
-                f"{MOST_BYTES >> 30} GiB: ask for them of a part of the persons"
-            )
+        if held > MOST_BYTES and out.sample is None:
+            out.sample = _sampled(out)
     spread.check()
     out.spread, out.nowhere = spread.mean, spread.nowhere
     return out
+
+
+def _sampled(out: Gathered) -> Sample:
+    """A sample of what was held for percentiles, in its place."""
+    sample = Sample()
+    for name, groups in out.groups.items():
+        for key, group in groups.items():
+            for x, _ in group.kept:
+                sample.add((name, key), x)
+            group.kept.clear()
+    return sample
 
 
 class _Spread:
@@ -202,7 +214,8 @@ def _batch(frame: pd.DataFrame, plan: Plan, first_row: int) -> Batch:
 
 def _of_variable(out: Gathered, name: str, batch: Batch, plan: Plan) -> int:
     """Add a batch to the groups of a variable; the bytes that are held for percentiles."""
-    keep = any(s.kind == "percentile" for s in plan.statistics)
+    percentiles = any(s.kind == "percentile" for s in plan.statistics)
+    keep = percentiles and out.sample is None
     (x, there), predictors, held = batch.observed[name], batch.predictors, 0
     for key, rows in batch.parts:
         rows = rows[there[rows]]
@@ -210,6 +223,8 @@ def _of_variable(out: Gathered, name: str, batch: Batch, plan: Plan) -> int:
             of = None if predictors is None else predictors[rows]
             sums = plan.summands(x[rows], of, out.centres[name])
             held += _add(out.groups[name], key, x[rows], batch.weights[rows], sums, plan, keep)
+            if percentiles and out.sample is not None:
+                out.sample.add((name, key), x[rows])
     return held
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -20,15 +19,18 @@ from numpy.typing import NDArray
 
 from irt_dask.errors import DataWarning, InputError, listed, repeated
 from irt_dask.store.documents import from_cell, from_json, to_csv
+from irt_dask.survey.delimited import COMMAS, Source, check_header, is_csv, is_tsv, with_comma
 
-#: A table: of pandas, or the path of a CSV or Parquet file or of a folder of Parquet files.
-Source: TypeAlias = pd.DataFrame | str | PathLike[str]
 #: Column by which tables are joined, as scores name it.
 PERSON_ID, GROUP = "person_id", "person_group"
 #: That column, or its names in the first and in the second table.
 On: TypeAlias = str | tuple[str, str]
 #: Rows of a batch.
 _ROWS = 1 << 16
+#: Parquet files without buffers that are filled ahead, which hold a file to its end.
+_PARQUET = pa_dataset.ParquetFileFormat(
+    default_fragment_scan_options=pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)
+)
 #: What a cell of a CSV file says that is missing.
 _MISSING = pa_csv.ConvertOptions().null_values
 #: Whole numbers, as tables may write them.
@@ -39,31 +41,33 @@ class Table:
     """Columns and batches of a source.
 
     A CSV file may be compressed (.csv.gz); one that ends in .tsv is read with tabs, others with
-    commas or by the `delimiter`, which is that of a table that is joined too. Empty cells
-    are missing, and so are NA, NaN and null; not in text of the columns `labels`, which may be
-    here or in the table that is joined: a country may be called NA, as Namibia is.
+    commas or by the `delimiter`, which is that of a table that is joined too, as is the sign
+    `decimal`. Empty cells are missing, and so are NA, NaN and null; not in text of the columns
+    `labels`, which may be here or in the table that is joined: a country may be called NA, as
+    Namibia is.
     """
 
     def __init__(
         self, source: Source, join: Source | None = None, on: On = PERSON_ID,
-        labels: Collection[str] = (), delimiter: str | None = None,
+        labels: Collection[str] = (), delimiter: str | None = None, decimal: str | None = None,
     ) -> None:  # fmt: skip
         self.source = source
-        self._delimiter = delimiter
+        self._delimiter, self._decimal = delimiter, decimal
         self._joined: Joined | None = None
         self._labels = set(labels)
         self._texts: set[str] = set()
         self._names = self._open(source)
         if join is not None:
-            self._joined = Joined(self, Table(join, labels=labels, delimiter=delimiter), on)
+            other = Table(join, labels=labels, delimiter=delimiter, decimal=decimal)
+            self._joined = Joined(self, other, on)
 
     def _open(self, source: Source) -> list[str]:
         self._dataset: pa_dataset.Dataset | None = None
         if isinstance(source, pd.DataFrame):
             names = [str(c) for c in source.columns]
         else:
-            _check_header(Path(fspath(source)), self._delimiter)
-            self._dataset = _opened(Path(fspath(source)), self._delimiter)
+            check_header(Path(fspath(source)), self._delimiter)
+            self._dataset = _opened(Path(fspath(source)), self._delimiter, self._decimal)
             names = list(self._dataset.schema.names)
             # of nothing but NA no type is told
             for field in self._dataset.schema:
@@ -111,7 +115,21 @@ class Table:
         if self._dataset is not None and not isinstance(self.source, pd.DataFrame):
             self._labels.add(name)
             self._texts.add(name)
-            self._dataset = _opened(Path(fspath(self.source)), self._delimiter, self._texts)
+            self._dataset = _opened(
+                Path(fspath(self.source)), self._delimiter, self._decimal, self._texts
+            )
+
+    def label(self, names: Collection[str]) -> None:
+        """Take text of these columns for labels too."""
+        self._labels.update(names)
+        if self._joined is not None:
+            self._joined.other.label(names)
+
+    def like_missing(self, name: str) -> Collection[str]:
+        """Labels that files often have for what is missing; none of what is read from no text."""
+        if self._joined is not None and name not in self._names:
+            return self._joined.other.like_missing(name)
+        return () if self._dataset is None or not self._is_csv else set(_MISSING)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source.
@@ -134,18 +152,26 @@ class Table:
                 yield frame.iloc[first : first + _ROWS]
             return
         try:
-            for batch in self._dataset.to_batches(
-                columns=wanted, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1
-            ):
-                if batch.num_rows:
-                    yield self._missing(batch).to_pandas()
+            for part in _parts(self._dataset):
+                for batch in part.to_batches(
+                    columns=wanted,
+                    batch_size=_ROWS,
+                    batch_readahead=1,
+                    schema=self._dataset.schema,
+                ):
+                    if batch.num_rows:
+                        yield self._missing(batch).to_pandas()
         except pa.ArrowInvalid as error:
             raise InputError(f"{self.source}: {error}") from error
 
+    @property
+    def _is_csv(self) -> bool:
+        assert self._dataset is not None
+        return isinstance(self._dataset.format, pa_dataset.CsvFileFormat)
+
     def _missing(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Text of a CSV file, which is read as it is, without what says that a cell is missing."""
-        assert self._dataset is not None
-        if not isinstance(self._dataset.format, pa_dataset.CsvFileFormat):
+        if not self._is_csv:
             return batch
         columns = []
         for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -161,7 +187,7 @@ class Joined:
     """Columns of a table beside those of another one, by a column that both have."""
 
     def __init__(self, table: Table, other: Table, on: On) -> None:
-        self._table, self._other = table, other
+        self._table, self.other = table, other
         self._on, self._key = (on, on) if isinstance(on, str) else on
         for name, of in ((self._on, table), (self._key, other)):
             if name not in of.columns:
@@ -183,11 +209,11 @@ class Joined:
     def _read(self, more: list[str]) -> pd.DataFrame:
         """Columns of the other table by key, in memory."""
         if self._held is None or self._held[0] != more:
-            whole = pd.concat(self._other.batches([self._key, *more]), ignore_index=True)
-            keys = _keys(whole[self._key], self._other.name, 0)
+            whole = pd.concat(self.other.batches([self._key, *more]), ignore_index=True)
+            keys = _keys(whole[self._key], self.other.name, 0)
             if (again := keys.duplicated()).any():
                 raise InputError(
-                    f"join=: {self._key} {keys[again][0]!r} occurs twice in {self._other.name}"
+                    f"join=: {self._key} {keys[again][0]!r} occurs twice in {self.other.name}"
                 )
             self._held = more, whole.set_index(keys)[more]
         return self._held[1]
@@ -202,7 +228,7 @@ class Joined:
             at = other.index.get_indexer(keys)
             if (at < 0).any():
                 raise InputError(
-                    f"join=: {self._other.name} has no row of {keys[at < 0][0]!r}, who is in "
+                    f"join=: {self.other.name} has no row of {keys[at < 0][0]!r}, who is in "
                     f"{self._table.name}"
                 )
             n += len(batch)
@@ -211,7 +237,7 @@ class Joined:
             yield pd.concat([batch, rest], axis=1)[wanted]
         said = []
         if absent := int((met == 0).sum()):
-            said.append(f"{absent:,} persons of {self._other.name} are not in {self._table.name} "
+            said.append(f"{absent:,} persons of {self.other.name} are not in {self._table.name} "
                         "and are left out")  # fmt: skip
         if again := int((met > 1).sum()):
             said.append(f"{again:,} persons are in several rows of {self._table.name}, and count "
@@ -236,45 +262,17 @@ def _keys(column: pd.Series, table: str, first_row: int) -> pd.Index:
     return pd.Index(keys)
 
 
-def checked_delimiter(given: str | None, *sources: Source | None) -> str | None:
-    """The sign between values of CSV files among these; an error where it is of none of them."""
-    if given is None:
-        return None
-    if not any(isinstance(s, (str, PathLike)) and _is_csv(Path(fspath(s))) for s in sources):
-        raise InputError(
-            f"delimiter={given!r} is of CSV files (.csv, .csv.gz), and there is none: leave it out"
-        )
-    sign = "\t" if given in ("tab", "\\t") else given
-    if len(sign) != 1 or not sign.isascii() or sign.isalnum() or sign in ' "\r\n':
-        raise InputError(f"delimiter={given!r}: it is a sign such as ',', ';' or '|', or 'tab'")
-    return sign
-
-
-def _is_csv(path: Path) -> bool:
-    return path.name.lower().endswith((".csv", ".csv.gz"))
-
-
-def _check_header(path: Path, delimiter: str | None) -> None:
-    """Refuse a CSV file of one column if its name looks like several, unless that was said."""
-    if delimiter is not None or not _is_csv(path) or not path.is_file():
-        return
-    try:
-        with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-            names = file.readline(_ROWS).decode(errors="replace").strip()
-    except OSError as error:
-        raise InputError(f"{path}: {error}") from error
-    signs = [sign for sign in (";", "\t", "|") if sign in names]
-    if signs and "," not in names:
-        said = "tab" if signs[0] == "\t" else signs[0]
-        raise InputError(
-            f"{path} has the one column {names[:60]!r}{'...' * (len(names) > 60)}: are values "
-            f"separated by something else than a comma? Give delimiter={said!r}, or delimiter=',' "
-            f"if this is its name"
-        )
+def _parts(dataset: pa_dataset.Dataset) -> Iterator[pa_dataset.Fragment]:
+    """Parts that are read one after another: a reader of several runs ahead of who takes them."""
+    for fragment in dataset.get_fragments():
+        if isinstance(fragment, pa_dataset.ParquetFileFragment):
+            yield from fragment.split_by_row_group()
+        else:
+            yield fragment
 
 
 def _opened(
-    path: Path, delimiter: str | None = None, as_text: Collection[str] = ()
+    path: Path, delimiter: str | None, decimal: str | None, as_text: Collection[str] = ()
 ) -> pa_dataset.Dataset:
     if not path.exists():
         raise InputError(f"{path}: there is no such file or folder")
@@ -285,15 +283,17 @@ def _opened(
             files = sorted(map(str, path.rglob("*.parquet"))) if path.is_dir() else [str(path)]
             if not files:
                 raise InputError(f"{path}: the folder has no Parquet file")
-            return pa_dataset.dataset(files, format="parquet")
-        if not name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz")):
+            return pa_dataset.dataset(files, format=_PARQUET)
+        if not (is_csv(path) or is_tsv(path)):
             raise InputError(f"{path}: tables are CSV (.csv, .tsv, .gz) or Parquet files")
-        parse = pa_csv.ParseOptions(delimiter=(delimiter or ",") if _is_csv(path) else "\t")
+        parse = pa_csv.ParseOptions(delimiter=(delimiter or ",") if is_csv(path) else "\t")
         # types from a first look at 16 MiB: a column of whole numbers may have a fraction later
         read = pa_csv.ReadOptions(block_size=1 << 24)
         # whether NA is a word depends on the column: Table._missing
         texts = dict.fromkeys(as_text, pa.string())
-        convert = pa_csv.ConvertOptions(strings_can_be_null=False, column_types=texts)
+        convert = pa_csv.ConvertOptions(
+            strings_can_be_null=False, column_types=texts, decimal_point=decimal or "."
+        )
         return pa_dataset.dataset(
             str(path),
             format=pa_dataset.CsvFileFormat(
@@ -315,6 +315,7 @@ def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float6
         row = int(np.argmax(bad))
         raise InputError(
             f"row {first_row + row + 1}, column {name!r}: {column.iloc[row]!r} is not a number"
+            f"{COMMAS if with_comma(column.iloc[row]) else ''}"
         ) from None
 
 

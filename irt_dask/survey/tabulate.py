@@ -13,20 +13,22 @@ from irt_dask.engine.progress import ProgressOption
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import listed
 from irt_dask.survey.combine import unless_one_unit
+from irt_dask.survey.delimited import Source
 from irt_dask.survey.gaps import Gaps, differences, reference_level, references
 from irt_dask.survey.linking import DRAWN, LINKING
+from irt_dask.survey.percentiles import by_passes
 from irt_dask.survey.plan import COLUMNS, Plan, Values, opened, planned
 from irt_dask.survey.replicates import Replicates
 from irt_dask.survey.rows import Found, Key, rows_of, sorted_groups, warn_of
+from irt_dask.survey.sample import Cell
 from irt_dask.survey.statistics import (
-    Statistic,
     correlations,
     from_sums,
     percentiles,
     statistics_of,
 )
 from irt_dask.survey.sums import Gathered, Group, gather
-from irt_dask.survey.tables import PERSON_ID, On, Source
+from irt_dask.survey.tables import PERSON_ID, On, Table
 
 
 def tabulate(
@@ -34,7 +36,7 @@ def tabulate(
     replicates: Replicates | None = None, statistics: str | Sequence[str] = ("mean", "sd"),
     gaps: Gaps = (), level: float = 0.95,
     join: Source | None = None, on: On = PERSON_ID, delimiter: str | None = None,
-    progress: ProgressOption = None,
+    decimal: str | None = None, progress: ProgressOption = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Statistics of groups of persons, with standard errors that hold sampling and imputation.
 
@@ -74,6 +76,8 @@ def tabulate(
         names in both. Those that are asked for are held in memory.
     delimiter
         What separates values in CSV files, ``";"`` for example (default: a comma).
+    decimal
+        The sign before the fraction of numbers in CSV files, ``","`` or ``"."`` (default).
     progress
         A bar while the table is read (default: where standard error is a terminal), or a function
         of (stage, rows done, all rows or None).
@@ -105,7 +109,7 @@ def tabulate(
         negative or not numbers (with row, column and value), some plausible values missing and
         others not, a correlation of one variable, a gap of a column with one level.
     TooLargeError
-        Percentiles of more than 8 GiB of values and weights.
+        More than 5,000 sampling units, each a replicate.
 
     Warns
     -----
@@ -119,7 +123,9 @@ def tabulate(
     ----
     One pass over the table; persons x replicates x (plausible values x summands + replicates)
     multiplications for each variable and each pair of them; memory of a batch, and of sums and
-    statistics for each group; percentiles hold values and weights of all persons.
+    statistics for each group. Percentiles hold values and weights of all persons up to 2 GiB;
+    above, there are two passes more, which hold 1 GiB: weights of bins of values, then the values
+    of bins that hold a percentile (more passes where these do not fit). They are the same numbers.
 
     Sources
     -------
@@ -144,7 +150,7 @@ def tabulate(
     >>> irt.tabulate(persons, "PV*", by="sex", gaps="sex", statistics="mean")["sex"].tolist()
     ['f', 'm', 'm minus f']
     """
-    table = opened(persons, join, on, by, replicates, delimiter)
+    table = opened(persons, join, on, by, replicates, delimiter, decimal)
     plan = planned(
         table, values, by=by, weight=weight, replicates=replicates, level=level,
         statistics=statistics_of(statistics),
@@ -152,7 +158,7 @@ def tabulate(
     compared = references(gaps, plan.by)
     with single_threaded():  # the same bits on any number of cores
         gathered = gather(table, plan, progress)
-    found = _found(gathered, plan)
+        found = _found(gathered, plan, _percentiles(table, plan, gathered, progress))
     rows: list[list[Any]] = []
     said: list[str] = []
     wanted = _levels(compared, found, plan.by)
@@ -178,15 +184,34 @@ def tabulate(
 _All = dict[str | tuple[str, str], dict[Key, Found]]
 
 
-def _found(gathered: Gathered, plan: Plan) -> _All:
+def _percentiles(
+    table: Table, plan: Plan, gathered: Gathered, progress: ProgressOption
+) -> dict[Cell, Floats]:
+    """Percentiles (percentiles, weights, plausible values) of every group; empty without them."""
+    if gathered.sample is not None:
+        return by_passes(table, plan, gathered, progress)
+    at = [s.at / 100 for s in plan.statistics if s.kind == "percentile"]
+    out = {}
+    for name, groups in gathered.groups.items() if at else ():
+        for key, group in groups.items():
+            x, weights = (np.concatenate(part) for part in zip(*group.kept, strict=True))
+            out[name, key] = percentiles(x, weights, at)
+            group.kept.clear()
+    return out
+
+
+def _found(gathered: Gathered, plan: Plan, of_percentiles: dict[Cell, Floats]) -> _All:
     """Statistics of every group."""
     out: _All = {}
+    wanted = [s.name for s in plan.statistics if s.kind == "percentile"]
     if plan.of_variables:
         for name, groups in gathered.groups.items():
             n, centre = len(plan.variables[name]), gathered.centres.get(name, 0.0)
             out[name] = {
-                key: _told(g, _values(g, centre, n, plan.of_variables)) for key, g in groups.items()
-            }
+                key: _told(g, from_sums(g.sums, n, centre, plan.of_variables)
+                           | dict(zip(wanted, of_percentiles.get((name, key), ()), strict=True)))
+                for key, g in groups.items()
+            }  # fmt: skip
     for pair, groups in gathered.pairs.items():
         out[pair] = {
             key: _told(g, {"correlation": correlations(g.sums)}) for key, g in groups.items()
@@ -225,17 +250,3 @@ def _groups_and_gaps(
                 f"{label!r} has no gap of {column!r} where {reference!r} or all other levels lack: "
                 f"{cells}"
             )
-
-
-def _values(
-    group: Group, centre: float, n_values: int, statistics: Sequence[Statistic]
-) -> dict[str, Floats]:
-    """Values (weights, plausible values) of each statistic."""
-    out = from_sums(group.sums, n_values, centre, statistics)
-    wanted = [s for s in statistics if s.kind == "percentile"]
-    if wanted:
-        x, weights = (np.concatenate(part) for part in zip(*group.kept, strict=True))
-        found = percentiles(x, weights, [s.at / 100 for s in wanted])
-        out |= {s.name: f for s, f in zip(wanted, found, strict=True)}
-        group.kept.clear()
-    return out

@@ -310,8 +310,9 @@ class RunConfig(Section):
         return content
 
     def digest(self) -> str:
-        """Checksum of :meth:`computed`."""
-        return hashlib.sha256(json.dumps(self.computed(), sort_keys=True).encode()).hexdigest()
+        """Checksum of :meth:`computed` but for tables, which no other result depends on."""
+        content = {k: v for k, v in self.computed().items() if k != "tables"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _checksum(item_table: str) -> str:

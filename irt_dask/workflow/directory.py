@@ -29,11 +29,14 @@ from irt_dask.store.places import Location, checksum, local_path, open_to_append
 _FORMAT = "irt_dask run"
 _VERSION = 2
 _MANIFEST = "run.json"
+_DIGEST = "config_digest"
 #: Folder of the scores, one file a block.
 SCORES = "scores"
 #: Folder of what unfinished stages keep.
 _CHECKPOINTS = "checkpoints"
-_REDONE = ("check", "score", "tables", "report")
+_REDONE = ("check", "population", "score", "tables", "report")
+#: What an earlier run with other tables, or another title, recorded of the stage that makes them.
+TABLES_BEFORE = "tables_before"
 
 
 class RunDirectory:
@@ -74,12 +77,9 @@ class RunDirectory:
                 self._remove()
         if manifest.exists():
             self._check_same(identity)
-            renamed = self.content["title"] != identity["title"]
-            self.content["title"] = identity["title"]
-            if renamed:
-                self.stages.pop("report", None)  # which has it as its heading
+            changed = self._take_over(identity)
         else:
-            renamed = True
+            changed = True
             self.content = {
                 "format": _FORMAT,
                 "format_version": _VERSION,
@@ -88,9 +88,31 @@ class RunDirectory:
                 "machines": [],
                 "stages": {},
             }
-        if renamed:
+        if changed:
             self._write()
         self.log("run started" if not self.stages else "run resumed")
+
+    def _take_over(self, identity: dict[str, Any]) -> bool:
+        """Take title and tables from what is asked for now; whether they were others.
+
+        No other result depends on them. Tables that nobody asks for any more are removed.
+        """
+        old, new = ([*of.get("config", {}).get("tables", ())] for of in (self.content, identity))
+        changed = old != new or self.content["title"] != identity["title"]
+        self.content |= {k: v for k, v in identity.items() if k in ("title", "config", _DIGEST)}
+        if not changed:
+            return False
+        self.stages.pop("report", None)  # which has the title as its heading, and all sections
+        if (made := self.stages.pop("tables", None)) is not None:
+            self.content[TABLES_BEFORE] = made | {"of": old}
+        asked_for = {table["out"] for table in new}
+        for table in old:
+            if table["out"] not in asked_for:
+                self.place(table["out"]).unlink(missing_ok=True)
+        if not new and (made := self.content.pop(TABLES_BEFORE, None)) is not None:
+            for name in made["files"]:
+                self.place(name).unlink(missing_ok=True)
+        return True
 
     def close(self) -> None:
         """Let other runs use the directory."""
@@ -204,7 +226,8 @@ class RunDirectory:
     def _check_same(self, identity: dict[str, Any]) -> None:
         old = self.content
         changed = []
-        if old["config_digest"] != identity["config_digest"]:
+        # runs that were begun when tables were a part of the checksum go on
+        if old[_DIGEST] != identity[_DIGEST] and _but_tables(old) != _but_tables(identity):
             changed.append(f"the configuration changed ({_differences(old, identity)})")
         if old["data_checksum"] != identity["data_checksum"]:
             changed.append("the data changed")
@@ -232,7 +255,7 @@ class RunDirectory:
 
     def check_config(self, digest: str, key: str) -> None:
         """Stop if files that the pipeline names say something else than when it was started."""
-        if self.content["config_digest"] != digest:
+        if self.content[_DIGEST] != digest:
             raise ChangedRunError(
                 f"the file {key} of the run in {self.path} changed while it was "
                 f"running; start again when nobody writes to it"
@@ -253,7 +276,8 @@ class RunDirectory:
     def finished(self, stage: str) -> bool:
         """Whether a stage is done; what it wrote must still be there, unchanged.
 
-        Check, scores and report are made again if they were removed: no estimate depends on them.
+        Check, population, scores, tables and report are made again if they were removed: of items
+        no estimate depends on them.
         """
         if stage not in self.stages:
             return False
@@ -288,6 +312,8 @@ class RunDirectory:
             "files": {n: self._written.get(n) or checksum(self.path / n) for n in files},
             "notes": notes,
         }
+        if stage == "tables":
+            self.content.pop(TABLES_BEFORE, None)
         self._write()
         for note in notes:
             self.log(f"{stage}: {note}")
@@ -365,6 +391,11 @@ def _damaged(file: Path) -> RunError:
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    (a,), (b,) = (pd.json_normalize(of["config"]).to_dict("records") for of in (old, new))
+    (a,), (b,) = (pd.json_normalize(_but_tables(of)).to_dict("records") for of in (old, new))
     keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
     return ", ".join(f"{k}: {a.get(k)!r} -> {b.get(k)!r}" for k in keys)
+
+
+def _but_tables(of: dict[str, Any]) -> dict[str, Any]:
+    """The configuration that a manifest, or an identity, has, without its tables."""
+    return {k: v for k, v in of["config"].items() if k != "tables"}

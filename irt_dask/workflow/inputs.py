@@ -22,7 +22,7 @@ from irt_dask.store import Responses, open_responses
 from irt_dask.store.dichotomy import in_two
 from irt_dask.store.places import checksum, lies_in, location
 from irt_dask.workflow.config import INPUT_FILES, DataConfig, RunConfig
-from irt_dask.workflow.publishing import PopulationSection
+from irt_dask.workflow.publishing import PopulationSection, check_columns
 
 #: Persons x items, or bytes of a file, below which a run starts no cluster unless it is asked to.
 _SMALL = 10**7
@@ -100,6 +100,7 @@ def check_input(config: RunConfig) -> None:
                 config.check_weights(f"the column {weight!r} of {data.persons}")
     if config.marginal.fixed_items is not None:
         read_bank(config.marginal.fixed_items)  # a mistake in it shows before the long stages
+    check_columns(config)
 
 
 def as_asked(

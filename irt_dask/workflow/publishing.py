@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path, PurePath
@@ -12,11 +13,11 @@ import xarray as xr
 from pydantic import Field, model_validator
 
 from irt_dask.banks.saved import check_new_result, write_result
-from irt_dask.errors import InputError
+from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
 from irt_dask.store import Responses
 from irt_dask.store.manifest import write_atomically
-from irt_dask.store.places import local_path
-from irt_dask.workflow.directory import SCORES, RunDirectory
+from irt_dask.store.places import checksum, local_path
+from irt_dask.workflow.directory import SCORES, TABLES_BEFORE, RunDirectory
 from irt_dask.workflow.sections import Section
 
 if TYPE_CHECKING:  # tables and formulas take a while to load, and most scorings need none
@@ -80,8 +81,9 @@ class TableSection(Section):
     #: Table of countries and replicate weights, and the column of persons in it.
     persons: str | None = None
     on: str = "person_id"
-    #: What separates values there, if it is a CSV file without commas between them.
+    #: What separates values there, if it is a CSV file without commas, and the decimal sign.
     delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
     weight: str | None = None
     preset: str | None = None
     replicates: list[str] = Field(default_factory=list)
@@ -183,15 +185,76 @@ def check_tables(tables: list[TableSection], page: str | None = None) -> None:
         table.design()
 
 
+def check_columns(config: Any) -> None:
+    """Refuse, before anything runs, tables of columns that a run will not have."""
+    import pandas as pd
+
+    from irt_dask.survey.gaps import references
+    from irt_dask.survey.plan import asked
+    from irt_dask.survey.statistics import statistics_of
+    from irt_dask.survey.tables import Table
+
+    of_scores = pd.DataFrame(columns=score_columns(config)) if config.tables else None
+    for table in config.tables:
+        try:
+            both = Table(
+                of_scores,
+                table.persons,
+                ("person_id", table.on),
+                (),
+                table.delimiter,
+                table.decimal,
+            )
+            plan = asked(
+                both.columns, table.values, by=table.by, weight=table.weight,
+                replicates=table.design(), statistics=statistics_of(table.statistics),
+            )  # fmt: skip
+            references(table.gaps, plan.by)
+        except InputError as error:
+            raise InputError(_of(table, error)) from None
+
+
+def score_columns(config: Any) -> list[str]:
+    """Columns of the scores of a run; of the group too, which only persons with groups have."""
+    from irt_dask.population.domains import ABILITY, read_domains
+
+    ends, pairs = [""], []
+    if (of := config.population) is not None:
+        domains = [ABILITY] if of.domains is None else [*read_domains(of.domains)]
+        pairs = [f"person_ability_correlation_{a}_{b}" for k, b in enumerate(domains)
+                 for a in domains[:k]]  # fmt: skip
+        ends = [f"_{name}" for name in (*domains, *of.composites)]
+    error = "_sd" if config.score.method == "eap" else "_se"
+    abilities = [f"person_ability{what}{end}" for end in ends for what in ("", error)]
+    values = [f"pv{m + 1}{end}" for m in range(config.score.plausible) for end in ends]
+    return [
+        "person_id", "person_group", *abilities, *pairs, "n_responses", "sum_score", *values,
+    ]  # fmt: skip
+
+
+def _of(table: TableSection, said: object) -> str:
+    """What is said of a table."""
+    return f"[[tables]] {table.out}: {said}"
+
+
 def tabulated(table: TableSection, scores: str) -> pd.DataFrame:
-    """One table of a folder of scores."""
+    """One table of a folder of scores; errors and warnings say which."""
     from irt_dask.survey.tabulate import tabulate
 
-    return tabulate(
-        scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
-        weight=table.weight, replicates=table.design(), join=table.persons,
-        on=("person_id", table.on), delimiter=table.delimiter,
-    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            found = tabulate(
+                scores, table.values, by=table.by, statistics=table.statistics, gaps=table.gaps,
+                weight=table.weight, replicates=table.design(), join=table.persons,
+                on=("person_id", table.on), delimiter=table.delimiter, decimal=table.decimal,
+            )  # fmt: skip
+        except InputError as error:
+            raise InputError(_of(table, error)) from error
+    for w in caught:
+        ours = isinstance(w.message, IrtDaskWarning)
+        warnings.warn(_of(table, w.message) if ours else w.message, w.category, stacklevel=2)
+    return found
 
 
 def _file(table: pd.DataFrame, path: Path) -> bytes:
@@ -212,12 +275,39 @@ def published(tables: list[TableSection], scores: str) -> list[pd.DataFrame]:
 
 
 def in_folder(directory: RunDirectory, sections: list[TableSection], title: str) -> list[str]:
-    """Tables of the scores of a run and their page, in its folder; the names of these files."""
-    made = [tabulated(table, str(directory.place(SCORES))) for table in sections]
-    for table, found in zip(sections, made, strict=True):
-        directory.write(table.out, _file(found, Path(table.out)))
+    """Tables of the scores of a run and their page, in its folder; the names of these files.
+
+    Tables that an earlier run made of the same sections are left as they are.
+    """
+    from irt_dask.survey.tables import written
+
+    made = []
+    for table, asked_for in zip(sections, directory.content["config"]["tables"], strict=True):
+        notes = _made_before(directory, table, asked_for)
+        if notes is None:
+            found = tabulated(table, str(directory.place(SCORES)))
+            directory.write(table.out, _file(found, Path(table.out)))
+        for note in notes or ():
+            warnings.warn(note, DataWarning, stacklevel=2)
+        made.append(written(directory.place(table.out)))
     write_page(directory.place(PAGE), title, sections, made)
     return [*(table.out for table in sections), PAGE]
+
+
+def _made_before(
+    directory: RunDirectory, table: TableSection, asked_for: dict[str, Any]
+) -> list[str] | None:
+    """What was said of a table that is there as this section asks for it; None if it is not."""
+    record = directory.content.get(TABLES_BEFORE) or directory.stages.get("tables")
+    if record is None:
+        return None
+    of = record.get("of", directory.content["config"]["tables"])
+    same = any(asked_for | {"title": None} == other | {"title": None} for other in of)
+    path = directory.place(table.out)
+    if not (same and path.exists() and checksum(path) == record["files"].get(table.out)):
+        return None
+    begun = [note.startswith("[[tables]] ") for note in record["notes"]]
+    return [n for n in record["notes"] if n.startswith(_of(table, ""))] if all(begun) else None
 
 
 def write_page(

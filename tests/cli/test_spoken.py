@@ -66,6 +66,14 @@ def test_each_command_has_its_own_options():
         ),
         ("marginal.fixed_items and fixed_items.csv, 'fixed_items'", calibrate.calibrate, None),
         ("reference_group has no meaning", work.run, None),  # a key of its file
+        ("n_components=3, by_group=False", work.run, "components = 3, by_group = false"),
+        ("domains={'a': ['q1']}", work.run, 'domains = { a = ["q1"] }'),
+        (
+            "[[tables]] t.csv: join=: no on=('person_id', 'pupil'), weights=['w*'], by=['a']",
+            work.run,
+            '[[tables]] t.csv: persons =: no on = "pupil", replicates = ["w*"], by = ["a"]',
+        ),
+        ("weights='ignore' and join=", work.run, 'weights = "ignore" and join='),
         (
             "once: select the responses with weights='ignore'",
             work.score,

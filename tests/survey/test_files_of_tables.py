@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from test_tabulate import simulated
@@ -16,6 +18,7 @@ from test_tabulate import simulated
 import irt_dask as irt
 from irt_dask.cli.main import cli
 from irt_dask.errors import DataWarning, InputError
+from irt_dask.survey import tables
 
 
 @pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv", "parquet", "folder"])
@@ -70,13 +73,70 @@ def test_a_group_may_be_called_na(tmp_path, form):
     assert joined["CNT"].tolist() == ["AUT", "JPN", "NA", "nan"]
 
 
-def test_text_that_is_no_label_is_missing_where_a_file_says_na(tmp_path):
-    frame = simulated()
-    frame["grade"] = np.resize(["a", "b", "NA"], 600)
-    frame.to_csv(tmp_path / "persons.csv", index=False)
-    with pytest.warns(DataWarning, match="200 persons lack a predictor"):
-        table = irt.regress(tmp_path / "persons.csv", "PV1 ~ grade")
-    assert "grade[T.b]" in table["term"].tolist()
+@pytest.mark.parametrize("family", ["linear", "logistic"])
+def test_na_in_text_of_a_predictor_is_a_level_as_it_is_a_group(tmp_path, family):
+    """Empty cells are missing there, and NA among numbers; that a level is so called is said."""
+    frame, path = simulated(), tmp_path / "persons.csv"
+    frame["CNT"] = np.resize(["AUT", "JPN", "NA"], 600)
+    frame["x"] = frame["PV1"].where(frame.index % 5 > 0) / 100 % 1
+    frame.loc[:9, "CNT"] = None
+    frame.to_csv(path, index=False)
+    path.write_text(path.read_text().replace(",\n", ",NA\n"))  # x, the last column
+    formula = "PV1 >= 500 ~ CNT + x" if family == "logistic" else "PV1 ~ CNT + x"
+    words = r"column 'CNT' is text, in which 'NA' is a level.*leave cells empty"
+    with pytest.warns(DataWarning, match=words), pytest.warns(DataWarning, match="lack a predicto"):
+        found = irt.regress(path, formula, family=family)
+    with pytest.warns(DataWarning) as said:
+        wanted = irt.regress(frame, formula, family=family)
+    assert all("is a level" not in str(w.message) for w in said)  # of pandas, where NA is meant
+    pd.testing.assert_frame_equal(found, wanted)
+    assert found["term"].tolist()[:3] == ["Intercept", "CNT[T.JPN]", "CNT[T.NA]"]
+    assert found["n"].tolist()[0] == (frame["CNT"].notna() & frame["x"].notna()).sum()
+    keyed = frame[["CNT", "x"]].assign(id=frame.index)  # of a table that is joined
+    keyed.to_csv(path, index=False)
+    scores = frame[["PV1"]].assign(id=frame.index)
+    with pytest.warns(DataWarning, match=words), pytest.warns(DataWarning, match="lack a predicto"):
+        found = irt.regress(scores, formula, family=family, join=path, on="id")
+    pd.testing.assert_frame_equal(found, wanted)
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "tsv"])
+def test_decimal_commas_are_said_and_asked_for(tmp_path, form):
+    frame, path = simulated(), tmp_path / f"persons.{form}"
+    frame["escs"] = frame["PV2"].where(frame.index % 7 > 0) / 300
+    sep, words = "\t" if form == "tsv" else ";", [] if form == "tsv" else ["--delimiter", ";"]
+    frame.to_csv(path, index=False, sep=sep, decimal=",", na_rep="NA")
+    options = {} if form == "tsv" else {"delimiter": ";"}
+    for formula, column in (("PV1 ~ escs", "escs"), ("PV1 ~ sex", "PV1")):
+        with pytest.raises(InputError, match=rf"{column}'.* with a decimal point; .* decimal=','"):
+            irt.regress(path, formula, **options)
+    with pytest.raises(InputError, match=r"row 1, column 'w': '\d,\d+' is not a number with a"):
+        irt.tabulate(path, "country", weight="w", **options)
+    for command in (["tabulate", path, "--values", "PV1"], ["regress", path, "PV1 ~ escs"]):
+        done = CliRunner().invoke(cli, [*map(str, command), *words])
+        assert "of CSV files with decimal commas say --decimal ," in str(done.exception)
+        told = [*map(str, command), *words, "--decimal", ",", "--weight", "w", "--json"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            done = CliRunner().invoke(cli, told)
+            assert done.exit_code == 0, done.output
+            wanted = (irt.tabulate if command[0] == "tabulate" else irt.regress)(
+                frame, command[-1], weight="w"
+            )
+        found = [row["estimate"] for row in json.loads(done.stdout)["rows"]]
+        np.testing.assert_allclose(found, wanted["estimate"], rtol=1e-12)
+    few = frame[["PV1"]].assign(id=frame.index, x=frame.index % 3 / 2)  # levels, if it were text
+    few[["id", "x"]].to_csv(path, index=False, sep=sep, decimal=",")
+    with pytest.raises(InputError, match=r"column 'x': '0,0' is not a number with a decimal"):
+        irt.regress(few.drop(columns="x"), "PV1 ~ x", join=path, on="id", **options)
+    found = irt.regress(few.drop(columns="x"), "PV1 ~ x", join=path, on="id", decimal=",",
+                        **options)  # fmt: skip
+    pd.testing.assert_frame_equal(found, irt.regress(few, "PV1 ~ x"))
+    with pytest.raises(InputError, match=r"decimal=';' is unknown"):
+        irt.tabulate(path, "x", decimal=";")
+    for source in (frame, few):
+        with pytest.raises(InputError, match=r"decimal=',' is of CSV files"):
+            irt.tabulate(source, "PV1", decimal=",")
 
 
 def test_tables_are_written_as_parquet_files_too(tmp_path):
@@ -200,3 +260,14 @@ def test_ids_of_a_file_keep_their_zeros(tmp_path: Path) -> None:
         table = irt.tabulate(some, "x", join=tmp_path / of, on=("person_id", "id"),
                              statistics="mean")  # fmt: skip
         assert table["estimate"].tolist() == [1.5]
+
+
+def test_a_parquet_file_is_read_a_part_at_a_time(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).random((200_000, 10))
+    frame = pd.DataFrame(values, columns=[*"abcdefghij"])
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=5000)
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before
+            for _ in tables.Table(tmp_path / "t.parquet").batches([*frame])]  # fmt: skip
+    assert len(held) == 40
+    assert max(held) < values.nbytes / 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 import irt_dask as irt
 from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
+from irt_dask.errors import ChangedRunError
+from irt_dask.workflow import publishing, read_config
 from irt_dask.workflow.publishing import TableSection
 
 PIPELINE = """
@@ -126,10 +129,10 @@ def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
 
 
 def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
-    persons = (folder / "persons.csv").read_text()
-    (folder / "semicolons.csv").write_text(persons.replace(",", ";"))
+    persons = pd.read_csv(folder / "persons.csv")
+    persons.to_csv(folder / "semicolons.csv", sep=";", decimal=",", index=False)
     path = folder / "semicolons.toml"
-    other = PIPELINE.replace('"persons.csv"', '"semicolons.csv"\ndelimiter = ";"')
+    other = PIPELINE.replace('"persons.csv"', '"semicolons.csv"\ndelimiter = ";"\ndecimal = ","')
     path.write_text(other.replace('"means.csv"', '"other.csv"'))
     run("run", folder / "tables.toml", "--cluster", "none")
     run("run", path, "--cluster", "none")
@@ -217,6 +220,18 @@ def test_a_run_from_files_to_tables(folder: Path) -> None:
         ("item_draws = 2", "item_draws = 1", "one draw does not tell"),
         ("maths = 0.5, reading", "physics = 0.5, reading", "no domain is 'physics'"),
         ("plausible = 2", 'plausible = 2\nomitted = "wrong"', "with a population as in"),
+        ('"person_group", "sex"]', '"person_group", "sx"]', "means.csv: no column is 'sx'; there"),
+        (
+            'gaps = ["sex"]',
+            'gaps = ["grade"]',
+            "means.csv: gaps = has 'grade', which is not in by = [",
+        ),
+        ('"pv*_all"', '"pv*_al"', "'pv*_al'; 'pv*_all' would; there are 'person_id',"),
+        ('"pv*_all"', '"pv3_all"', "means.csv: no column is 'pv3_all'"),
+        ('weight = "weight"', 'weight = "w"', "means.csv: no column is 'w'; there are"),
+        ('["w*"]', '["r*"]', "means.csv: no column matches (a * is a number) 'r*'"),
+        ('["mean"]', '["meen"]', "means.csv: statistics = has 'meen'"),
+        ('on = "person"', 'on = "pupil"', 'means.csv: on = "pupil": no column of'),
     ],
 )
 def test_what_a_run_refuses(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -227,6 +242,121 @@ def test_what_a_run_refuses(folder: Path, tmp_path: Path, old: str, new: str, me
     assert result.exit_code != 0
     assert message in str(result.exception) + result.output
     assert not (tmp_path / "wrong" / "marginal.nc").exists()
+    if "means.csv: " in message:
+        assert "[[tables]] means.csv: " in str(result.exception)
+        assert not (tmp_path / "wrong").exists()
+
+
+SMALL = """
+directory = "small"
+[data]
+source = "y.csv"
+shape = "wide"
+columns = { person = "person" }
+persons = "stored.csv"
+[calibrate]
+method = "marginal"
+[check]
+replicates = 0
+[population]
+covariates = "x"
+[score]
+plausible = 2
+[[tables]]
+out = "means.csv"
+values = { all = "pv*_ability" }
+by = ["sex"]
+statistics = ["mean"]
+persons = "persons.csv"
+on = "person"
+[[tables]]
+out = "shares.csv"
+values = { all = "pv*_ability" }
+by = ["person_group"]
+statistics = ["at least 9"]
+persons = "weights.csv"
+on = "person"
+weight = "weight"
+replicates = ["w*"]
+method = "jk1"
+"""
+
+
+def test_other_tables_of_a_run_are_made_without_its_other_stages(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that changed alone; and the page, whose notes are those of all."""
+    made: list[str] = []
+    tabulated = publishing.tabulated
+    monkeypatch.setattr(
+        publishing, "tabulated", lambda t, scores: made.append(t.out) or tabulated(t, scores)
+    )
+    path, out, persons = (folder / name for name in ("small.toml", "small", "persons.csv"))
+    (folder / "weights.csv").write_bytes(persons.read_bytes())
+
+    def again(text: str) -> tuple[list[str], list[str]]:
+        """Tables that were made, and stages."""
+        made.clear()
+        path.write_text(text)
+        said = run("run", path, "--cluster", "none")
+        lines = [line.partition(" ...") for line in said.splitlines()]
+        return [*made], [name for name, dots, _ in lines if dots and ":" not in name]
+
+    both = ["means.csv", "shares.csv"]
+    assert again(SMALL)[0] == both
+    first, page = (out / "means.csv").read_bytes(), (out / "tables.html").read_bytes()
+    record = json.loads((out / "run.json").read_text())
+    assert again(SMALL) == ([], [])
+    other = SMALL.replace("at least 9", "at least 0")
+    assert again(other) == (["shares.csv"], ["tables", "report"])
+    assert set(pd.read_csv(out / "shares.csv")["statistic"]) == {"at least 0"}
+    assert (out / "tables.html").read_bytes() != page
+    assert again(SMALL) == (["shares.csv"], ["tables", "report"])
+    assert (out / "tables.html").read_bytes() == page
+    now = json.loads((out / "run.json").read_text())
+    notes = [r["stages"]["tables"]["notes"] for r in (now, record)]
+    assert notes[0] == notes[1]
+    assert any(n.startswith("[[tables]] shares.csv: ") for n in notes[0])
+    for r in (now, record):
+        del r["checksum"]
+        for stage in r["stages"].values():
+            del stage["seconds"]
+        del r["stages"]["report"]["files"]
+    assert now == record
+    # a title is of the page, a name of the file
+    assert again(SMALL.replace('"means.csv"', '"means.csv"\ntitle = "By sex"'))[0] == []
+    assert "By sex" in (out / "tables.html").read_text()
+    assert again('title = "Whole"' + SMALL) == ([], ["tables", "report"])
+    assert "Whole" in (out / "tables.html").read_text()
+    assert again(SMALL.replace("shares.csv", "parts.csv"))[0] == ["parts.csv"]
+    assert not (out / "shares.csv").exists()
+    (out / "means.csv").unlink()
+    assert again(SMALL)[0] == both
+    assert (out / "means.csv").read_bytes() == first
+    (out / "means.csv").unlink()
+    assert again(SMALL) == (["means.csv"], ["tables"])
+    # the model, and no tables at all
+    model = (out / "population.nc").read_bytes()
+    (out / "population.nc").unlink()
+    assert again(SMALL)[1] == ["population"]
+    assert (out / "population.nc").read_bytes() == model
+    assert again(SMALL.partition("[[tables]]")[0]) == ([], ["report"])
+    assert not any((out / name).exists() for name in (*both, "tables.html"))
+    # persons of another file
+    kept = persons.read_text()
+    assert again(SMALL) == (both, ["tables", "report"])
+    persons.write_text(kept.replace("sex", "SEX"))
+    assert again(SMALL.replace('"sex"', '"SEX"'))[0] == ["means.csv"]
+    persons.write_text(kept)
+    with pytest.raises(ChangedRunError, match=r"changed \(seed: 1 -> 2\)"):
+        again("seed = 2" + SMALL)
+
+
+def test_columns_of_scores_are_known_before(folder: Path) -> None:
+    for name in ("from_files", "small"):
+        config = read_config(folder / ("files.toml" if name == "from_files" else "small.toml"))
+        found = pd.read_parquet(folder / name / "scores").columns.tolist()
+        assert sorted(publishing.score_columns(config)) == sorted(found)
 
 
 def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
