@@ -57,13 +57,13 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         A histogram of ability is not written, but said to have been in ``calibration_latent``.
         Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
         ``link`` may leave it out, or the set of groups, which ``set_groups`` lists (in JSON), and
-        ``calibrated_groups``, in one row, lists the groups that it knew.  Where the items have a covariance of all parameters (fits of up to 1,000,
-        draws), which ``link`` needs for the errors of a link, .json has it in ``covariance_of``
-        (columns) and ``covariance`` (for each, text of the covariances with all parameters before
-        it in the file, and its variance).  Of bank.csv it is in bank.covariance.csv: columns
-        ``item``, ``parameter``, and ``1``, ``2``, ... for the parameters in the order of the rows;
-        an older file is removed where there is none.  Of more parameters a Notice says that the
-        bank has standard errors alone.
+        ``calibrated_groups``, in one row, lists the groups that it knew.  Where the items have a
+        covariance of all parameters (fits of up to 1,000, draws), which ``link`` needs for the
+        errors of a link, .json has it in ``covariance_of`` (columns) and ``covariance`` (for each,
+        text of the covariances with all parameters before it in the file, and its variance).  Of
+        bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
+        ... for the parameters in the order of the rows; an older file is removed where there is
+        none.  Of more parameters a Notice says that the bank has standard errors alone.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
