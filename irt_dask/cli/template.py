@@ -261,11 +261,16 @@ class _Questions:
             self._perhaps["categories"] = len(of), "with it"
             return
         truth = {c.casefold() for c in codes} in ({"t", "f"}, {"y", "n"}, {"j", "n"})
-        meant = {c: plainly(c) or ("right" if truth and c in "TtYyJj" else "wrong") for c in codes}
         if not truth and len(codes) > BINARY and all(len(c) == 1 and c.isalpha() for c in codes):
             why = "of answers as they were given: a file with columns item and key, the right one"
             self._perhaps["key"] = "key.csv", why
         why = 'the others; or "right"' if silent and not truth else "if the words mean that"
+        words = [c for c in silent if not math.isfinite(number_of(c))]
+        unsaid = [] if truth or len(words) < BINARY else words  # one meaning for all would run
+        if unsaid:
+            why = 'the others: put "right", "wrong" or a code for each "?"'
+        meant = {c: plainly(c) or ("right" if truth and c in "TtYyJj" else "wrong") for c in codes}
+        meant |= dict.fromkeys(unsaid, UNDECIDED)
         self._perhaps["recode"] = {**said, **meant}, why
 
     def _ask_about_roles(self) -> None:

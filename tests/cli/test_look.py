@@ -219,7 +219,7 @@ def test_bad_rows_count_until_it_is_said_what_becomes_of_them(tmp_path, typed):
     text = (tmp_path / "pipeline.toml").read_text()
     assert '= ["other values"]' not in text
     assert 'missing = ["77"]\n# missing = ["77", "Place 0", "Place 1", ' in text
-    assert '# recode = { 88 = "wrong", "Place 0" = "wrong", "Place 1" = "wrong", ' in text
+    assert '# recode = { 88 = "wrong", "Place 0" = "?", "Place 1" = "?", ' in text
     (tmp_path / "f.csv").write_text("id,place,q1\na,,1\nb,Rome,0\n")
     seen = checked(typed, "f.csv", "--on-error", "quarantine")
     assert (seen["item_id"], seen["items_without_responses"]) == (["q1"], ["place"])
@@ -625,6 +625,24 @@ def test_labels_of_categories_wait_for_codes(typed, tmp_path):
     assert made.to_xarray()["response"].values[:3, 0].tolist() == [1, 0, 2]
     told = typed("ingest", "f.csv", "t", "--recode", "often=?", "--recode", "never=0", code=2).err
     assert "recode: 'often' still means '?': say the code of each" in told
+
+
+def test_two_unknown_labels_wait_for_their_meaning(typed, tmp_path):
+    """The same meaning for both would run, and all responses would be wrong."""
+    wide("f.csv", {f"q{j}": ["gelb", "blau", "blau"] * 2 for j in range(3)})
+    typed("init", "f.csv")
+    text = Path("pipeline.toml").read_text()
+    said = '# recode = { blau = "?", gelb = "?" }   # the others: put "right", "wrong" or a code'
+    assert said in text
+    Path("pipeline.toml").write_text(text.replace("# recode", "recode"))
+    told = typed("run", "pipeline.toml", code=2).err
+    assert "data.recode: 'blau', 'gelb' still mean '?': say the code of each" in told
+    filled = text.replace('# recode = { blau = "?", gelb', 'recode = { blau = "right", gelb')
+    Path("pipeline.toml").write_text(filled.replace('gelb = "?"', 'gelb = "wrong"'))
+    source, options = of_toml("pipeline.toml")
+    assert irt.ingest(source, "s", **options).to_xarray()["response"].values[:, 0].tolist() == [
+        0, 1, 1, 0, 1, 1,
+    ]  # fmt: skip
 
 
 def test_answers_that_a_key_of_scores_does_not_have_are_seen(typed, tmp_path):
