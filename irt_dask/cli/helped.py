@@ -74,8 +74,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
          "pairs of questions that share more than ability"),
     ),
     "curves": (
-        ("curves answers.store fit.nc --replicates 19 --out curves.csv",
-         "how far each group's answers are from the items, and what chance alone makes"),
+        ("curves autumn.store bank.csv --replicates 19 --out curves.csv",
+         "how far another wave's answers are from these items, and what chance alone makes"),
     ),
     "information": (
         ("information bank.csv --out information.csv --plot information.png",

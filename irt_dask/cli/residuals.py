@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from irt_dask.cli.common import (
     items_option,
     json_option,
     quiet_option,
+    remark,
     responses_and_bank,
     show,
     warned,
@@ -25,6 +28,7 @@ from irt_dask.cli.results import (
     records,
     write_result_or_csv,
 )
+from irt_dask.errors import InputError
 
 _PAIR = "pair_"
 #: What is said of each group and item, where there is such.
@@ -90,7 +94,11 @@ def q3(
               )  # fmt: skip
 @click.option("--replicates", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Simulate N stores (19 or more) to tell which RMSD are beyond chance: a "
-              "parametric bootstrap, items of BANK taken as known.")  # fmt: skip
+              "parametric bootstrap.")  # fmt: skip
+@click.option("--refit", metavar="MODEL",
+              help="With --replicates: BANK was fitted to this very STORE by marginal maximum "
+              "likelihood with this model (2pl, 2pl+gpcm, ...), and so are the items of each "
+              "replicate. Default: items that STORE did not make.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the replicates.")
 @click.option("--out", type=click.Path(), metavar="CURVES.csv|.nc",
               help="Write a row for each item and group; or all, with the curves, as CURVES.nc.",
@@ -102,9 +110,9 @@ def q3(
 @json_option
 @quiet_option
 def curves(
-    store: str, bank: str, groups: bool | None, replicates: int, seed: int, out: str | None,
-    items: str, weights: str, dichotomise: int | dict[str, int] | None, cluster: str,
-    as_json: bool, quiet: bool,
+    store: str, bank: str, groups: bool | None, replicates: int, refit: str | None, seed: int,
+    out: str | None, items: str, weights: str, dichotomise: int | dict[str, int] | None,
+    cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Tell how far observed curves of items are from those of BANK: RMSD and mean difference.
 
@@ -116,13 +124,23 @@ def curves(
     import irt_dask as irt
 
     path = new_result(out, bank)
+    if refit is not None and not replicates:
+        raise InputError("--refit is for replicates: say --replicates N as well")
+    if replicates and refit is None:
+        remark(
+            "p-values are those of items that STORE did not make; of items fitted to STORE they "
+            "are too large: say --refit MODEL", quiet,
+        )  # fmt: skip
     r, known = responses_and_bank(
         store, bank, items=items, weights=weights, quiet=quiet, dichotomise=dichotomise
     )
+    fitted = None if refit is None else partial(
+        irt.fit_marginal, model=refit, groups=groups, standard_errors=False, progress=False
+    )  # fmt: skip
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         found = irt.item_curves(
-            r, known, groups=groups, n_replicates=replicates, seed=seed, client=client,
-            progress=False if quiet else None,
+            r, known, groups=groups, n_replicates=replicates, refit=fitted, seed=seed,
+            client=client, progress=False if quiet else None,
         )  # fmt: skip
     frame = _by_item_and_group(found)
     write_result_or_csv(found, frame, path)

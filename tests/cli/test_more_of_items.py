@@ -80,11 +80,23 @@ def test_curves_with_replicates(made, typed):
         assert table[name].tolist() == want[f"group_item_{name}"].values.T.ravel().tolist()
     assert [g["ability_mean"] for g in said["groups"]] == want["group_mean"].values.tolist()
     assert (said["n_persons"], said["n_replicates"], len(said["items"])) == (N, 19, 12)
+    args = (*args[:5], "--no-groups", "--refit", "2pl+gpcm", "--out", "refit.csv")
+    assert "too large" not in typed(*args).err
+
+    def refit(r):
+        return irt.fit_marginal(r, model="2pl+gpcm", groups=False, standard_errors=False)
+
+    want = irt.item_curves(r, fit, groups=False, n_replicates=19, refit=refit)
+    p = want["group_item_rmsd_p_value"].values
+    assert read("refit.csv")["rmsd_p_value"].tolist() == p[0].tolist()
+    assert "say --refit MODEL" in typed(*args[:5], "--no-groups").err
 
 
 def test_curves(made, typed):
     r, fit = irt.open_responses(made / "s"), read_bank(made / "fit.nc")
     args = ("curves", made / "s", made / "fit.nc", "--no-groups", "--out", "all.csv")
+    told = typed(*args, "--refit", "2pl", code=2).err
+    assert "--refit is for replicates: say --replicates N as well" in told
     assert "Items, the farthest first:" in typed(*args).out
     table = read("all.csv")
     assert list(table) == ["item", "group", "rmsd", "md"]

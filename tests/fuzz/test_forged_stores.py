@@ -62,7 +62,11 @@ def forge(store: Path, rng: random.Random) -> str:
     content = json.loads(path.read_text())
     del content["checksum"]
     arrays = [key for key in content["files"] if key.endswith("/zarr.json")]
-    if rng.random() < 0.4:
+    if "n_categories" in content and rng.random() < 0.2:  # another number that may be true
+        k = rng.randrange(len(content["n_categories"]))
+        content["n_categories"][k] = rng.choice([2, 3, 5, 15])
+        what = f"n_categories {content['n_categories']}"
+    elif rng.random() < 0.4:
         key = rng.choice(arrays)
         said = json.loads((store / key).read_text())
         what = f"{key}: {changed(said, rng)}"
@@ -79,7 +83,9 @@ def forge(store: Path, rng: random.Random) -> str:
 def read(store: Path) -> list[Any]:
     """What a computation takes from a store, but for weights, which any file may hold."""
     r = irt.open_responses(store)
-    return [cells(r), *(r.person_ids(k).tolist() for k in range(r.n_blocks))]
+    y = cells(r)
+    assert (y < np.array(r.n_categories)).all(), "codes that their items do not have"
+    return [y, *(r.person_ids(k).tolist() for k in range(r.n_blocks))]
 
 
 def earlier(folder: Path) -> list[Path]:

@@ -150,6 +150,14 @@ def test_a_table_of_labels_that_is_wrong(text: str, message: str, tmp_path: Path
         irt.ingest(labelled("wide", tmp_path), tmp_path / "s", recode=table, categories=BY_ITEM)
 
 
+def test_text_that_is_no_table_of_labels(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"recode=.9=wrong. is neither a dict .* nor a \.csv"):
+        irt.ingest(labelled("wide", tmp_path), tmp_path / "s", recode="9=wrong")
+    frame = pd.DataFrame({"item": ["q1"], "label": [None], "code": [0]})
+    with pytest.raises(InputError, match="recode= is a table with an empty cell"):
+        irt.ingest(labelled("wide", tmp_path), tmp_path / "s", recode=frame)
+
+
 def test_labels_by_item_go_with_neither_a_key_nor_facets(tmp_path: Path) -> None:
     file = labelled("wide", tmp_path)
     with pytest.raises(InputError, match="recode by item is for codes and labels"):

@@ -119,7 +119,9 @@ def test_nights_of_mixed_items(typed, tmp_path):
     assert table["person_id"].tolist()[400:] == [f"p{i}" for i in good]
     want = irt.score(irt.open_responses("store"), bank)
     assert table["person_ability"].tolist() == want["person_ability"].values.tolist()
-    np.testing.assert_allclose(table["person_ability"][400:], by_hand(bank, seen[good])[:, 0], atol=1e-5)
+    np.testing.assert_allclose(
+        table["person_ability"][400:], by_hand(bank, seen[good])[:, 0], atol=1e-5
+    )
 
 
 def test_a_new_day_with_an_unknown_code_stops_by_name(typed, tmp_path):

@@ -171,6 +171,11 @@ def read_recode(recode: Any, dialect: Dialect = UNSAID) -> Any:
     It may be a table, a file or a DataFrame with columns item, label and code.
     """
     if isinstance(recode, (str, PathLike)):
+        if kind_of(PurePath(recode)) not in DELIMITERS:
+            raise InputError(
+                f"recode={str(recode)!r} is neither a dict like {{'9': 'wrong'}} nor a .csv, .tsv "
+                f"or .tab file with columns item, label and code"
+            )
         return _recode_of_file(recode, dialect)
     if not hasattr(recode, "columns"):
         return recode
