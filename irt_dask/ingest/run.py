@@ -186,8 +186,7 @@ class _Ingest:
         if source.item_id is None:
             codes.reverse.check(self.items.named, "reverse")
             known = () if self.old is None else self.old.item_id
-            codes.item_recodes.check(self.items.named, known)
-            codes.item_recodes.check_codes(self.items.named, codes.limits)
+            codes.item_recodes.check(self.items.named, known, codes.limits)
         if unused := codes.limits.unused(self.items.named):
             text = f"categories= names {len(unused)} item(s) that are not in the file: "
             warnings.warn(

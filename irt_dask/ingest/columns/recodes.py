@@ -59,13 +59,14 @@ class ItemRecodes:
             text: code for of in (*found, self.names.get(item, {})) for text, code in of.items()
         }
 
-    def check(self, items: Collection[str], known: Collection[str]) -> None:
-        """Refuse what means no item, or not surely which; wide files knew their items before.
+    def check(self, items: Collection[str], known: Collection[str], limits: Limits) -> None:
+        """Refuse what :meth:`check_codes` does, and what means no item, or not surely which.
 
         ``items`` are those of the file, ``known`` those of the store.
         """
         listed = [entry for entry in self.names if not _any(entry, known)]
         ItemFilter.of(listed, None, "recode").check({*items, *known}, "recode")
+        self.check_codes(items, limits)
 
     def check_codes(self, items: Collection[str], limits: Limits) -> None:
         """Refuse a label with two codes for an item, and codes that an item does not have."""
