@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 import click
@@ -22,6 +23,8 @@ from irt_dask.cli.common import (
 )
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
+from irt_dask.ingest.sources.delimited import DELIMITERS
+from irt_dask.ingest.text.files import kind_of
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.nonresponse import says_nonresponse
 from irt_dask.store.stored import collapsed_of, reversed_of
@@ -46,12 +49,17 @@ def listed_names(texts: tuple[str, ...]) -> list[str]:
     return [name for text in texts for name in list_of(text)]
 
 
-def _recode(pairs: tuple[str, ...]) -> dict[str, str | int] | None:
+def _recode(pairs: tuple[str, ...]) -> dict[str, str | int] | str | None:
+    if len(pairs) == 1 and "=" not in pairs[0] and kind_of(PurePath(pairs[0])) in DELIMITERS:
+        return pairs[0]
     out: dict[str, str | int] = {}
     for pair in pairs:
         code, sign, word = pair.rpartition("=")
         if not sign:
-            raise InputError(f"--recode {pair!r}: write CODE=MEANING, for example 9=wrong")
+            raise InputError(
+                f"--recode {pair!r}: write CODE=MEANING, for example 9=wrong, or the name of one "
+                f"CSV file with columns item, label and code alone"
+            )
         meaning = int(word) if word.isascii() and word.isdecimal() else word
         if out.setdefault(code, meaning) != meaning:
             raise InputError(f"--recode: {code!r} has two meanings, {out[code]!r} and {meaning!r}")
@@ -125,7 +133,8 @@ def _source_options(command: Any) -> Any:
                      "observed, beside empty, NA, N/A, NULL, -1, a dot, ... Repeat as needed."),
         click.option("--recode", multiple=True, metavar="CODE=MEANING", help="What a code or label "
                      "means: right, wrong, missing, omitted, 'not reached' or a number, for "
-                     "example 9=wrong or agree=3. Repeat as needed."),
+                     "example 9=wrong or agree=3; repeat as needed. Or a CSV file with columns "
+                     "item, label and code: what labels of these items mean (q*: of all such)."),
         click.option("--key", type=click.Path(), help="For raw answers: a CSV file with columns "
                      "item and key (or answer), the right option of each item; for partial credit "
                      "also score, with a row for each option that has one."),

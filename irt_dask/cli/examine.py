@@ -54,9 +54,10 @@ def shown(frame: pd.DataFrame, columns: tuple[str, ...], title: str) -> None:
 # --- fit ------------------------------------------------------------------------------------------
 
 
-def _ability(
+def ability_of(
     context: click.Context, parameter: click.Parameter, text: str | None
 ) -> tuple[float, float] | None:
+    """Mean and SD of an option that gives both."""
     if text is None:
         return None
     try:
@@ -78,7 +79,7 @@ def _ability(
 @click.option("--fitted/--not-fitted", default=True, show_default=True,
               help="Whether the items of BANK were estimated from these very responses, which "
               "takes degrees of freedom from their chi-squares.")  # fmt: skip
-@click.option("--ability", callback=_ability, metavar="MEAN,SD",
+@click.option("--ability", callback=ability_of, metavar="MEAN,SD",
               help="Normal distribution of the persons' abilities on the scale of BANK (default: "
               "the likeliest).")  # fmt: skip
 @click.option("--groups/--no-groups", default=None,

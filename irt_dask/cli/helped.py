@@ -71,9 +71,25 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("dif answers.store fit.nc --reference 7a --out dif.csv",
          "items that are harder for other groups than for 7a"),
     ),
+    "q3": (
+        ("q3 answers.store fit.nc --out pairs.csv",
+         "pairs of questions that share more than ability"),
+    ),
+    "curves": (
+        ("curves autumn.store bank.csv --replicates 19 --out curves.csv",
+         "how far another wave's answers are from these items, and what chance alone makes"),
+    ),
     "information": (
         ("information bank.csv --out information.csv --plot information.png",
          "where on the scale the test measures well"),
+    ),
+    "score-table": (
+        ("score-table bank.csv --out table.csv", "raw scores of a whole form as abilities"),
+    ),
+    "convert": (
+        ("convert bank.csv --to mirt --out for-mirt.csv", "for R mirt"),
+        ("convert published.csv --from naep --out published-bank.csv",
+         "published parameters with D = 1.7; published.csv has the columns item, a, b, c"),
     ),
     "options": (
         ("options letters.csv key.csv --column person=pupil --exclude class --out options.nc",
@@ -82,6 +98,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "link": (
         ("link bank.csv other-bank.csv --error jackknife --out linked.csv --link link.nc",
          "two calibrations with common items: the second on the scale of the first"),
+    ),
+    "lord": (
+        ("lord bank.csv linked.csv --out lord.csv",
+         "which items differ between two calibrations on one scale"),
     ),
     "loo": (("loo answers.store post.nc", "how well the posterior predicts each person"),),
     "logs": (

@@ -1,16 +1,23 @@
-"""The command that puts two calibrations on one scale: link."""
+"""Commands about two calibrations: link puts them on one scale, lord compares their items."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
+import numpy as np
 import pandas as pd
 import xarray as xr
 
 from irt_dask.cli.common import json_option, show, warned
 from irt_dask.cli.examine import shown
-from irt_dask.cli.results import new_csv, records, write_csv
+from irt_dask.cli.results import (
+    new_csv,
+    new_result,
+    records,
+    write_csv,
+    write_result_or_csv,
+)
 from irt_dask.store.documents import by_item
 
 #: What is said of a link, where it has it.
@@ -84,6 +91,60 @@ def link(
         del about["criterion"]
     show(about, False)
     shown(both, tuple(both.columns), "Common items, the farthest apart first")
+
+
+@click.command()
+@click.argument("bank_a", type=click.Path())
+@click.argument("bank_b", type=click.Path())
+@click.option("--out", type=click.Path(), metavar="TESTS.csv|.nc",
+              help="Write the tests, a row an item (steps of items of more than two categories a "
+              "row each); or as TESTS.nc.")  # fmt: skip
+@json_option
+def lord(bank_a: str, bank_b: str, out: str | None, as_json: bool) -> None:
+    """Compare the items of two separate calibrations by Wald tests (Lord's chi-square).
+
+    BANK_A (the reference) and BANK_B (the focal group) are banks or fits that were kept, with
+    standard errors, from different persons and on one scale: link them first. Differences are
+    BANK_B less BANK_A; chi-squares have 1 degree of freedom each. Printed are items with a p-value
+    below .05 divided by the number of tests. 'irt-dask dif' needs neither a link nor two
+    calibrations.
+    """
+    import irt_dask as irt
+    from irt_dask.banks.saved import read_bank
+    from irt_dask.report.flags import LEVEL
+
+    path = new_result(out, bank_a, bank_b)
+    one, two = read_bank(bank_a), read_bank(bank_b)
+    with warned():
+        tests = irt.lord_dif(one, two)
+    frame = _tests(tests)
+    write_result_or_csv(tests, frame, path)
+    p = frame[[c for c in frame if c.endswith("p_value")]]
+    n = int(p.notna().to_numpy().sum())
+    about = {"items": tests.sizes["items"], "tests": n}
+    if as_json:
+        show({**about, "items_tested": records(frame)}, True)
+        return
+    show(about, False)
+    found = frame[(p < LEVEL / max(n, 1)).any(axis=1)]
+    shown(found, tuple(frame.columns), "Items that differ")
+
+
+def _tests(tests: xr.Dataset) -> pd.DataFrame:
+    """A row for each item, or for each step of an item of more than two categories."""
+    frame = by_item(tests)
+    of_steps = [n for n in tests.data_vars if tests[n].dims == ("items", "steps")]
+    if not of_steps:
+        return frame
+    rows = [frame.assign(step=0)]
+    for k in range(tests.sizes["steps"]):
+        of = {str(n).removeprefix("item_"): tests[n].values[:, k] for n in of_steps}
+        step = pd.DataFrame({"item": frame["item"], "step": k + 1, **of})
+        rows.append(step[np.isfinite(step["step_difficulty_difference"])])
+    both = pd.concat(rows, ignore_index=True)
+    place = {item: j for j, item in enumerate(frame["item"])}
+    order = np.lexsort((both["step"], both["item"].map(place)))
+    return both.iloc[order].reset_index(drop=True)
 
 
 def _blocks(path: str | None) -> Any:

@@ -15,6 +15,7 @@ import click
 
 from irt_dask._version import __version__
 from irt_dask.cli import (
+    banks,
     benchmark,
     bifactor,
     calibrate,
@@ -29,6 +30,7 @@ from irt_dask.cli import (
     publish,
     questions,
     reporting,
+    residuals,
     secure,
     status,
     work,
@@ -80,9 +82,14 @@ for command in (
     work.score,
     examine.fit,
     examine.dif,
+    residuals.q3,
+    residuals.curves,
     examine.information,
+    banks.score_table,
+    banks.convert,
     options.options,
     linking.link,
+    linking.lord,
     predict.loo,
     benchmark.logs,
     benchmark.benchmark,

@@ -37,11 +37,12 @@ def _new_file(path: str | None, inputs: Iterable[str | None], *endings: str) -> 
         raise InputError(f"table {new}: the file name must end in {' or '.join(endings)}")
     if not new.absolute().parent.is_dir():
         raise InputError(f"table {new}: there is no folder {new.absolute().parent}")
-    _refuse_inputs(new, inputs)
+    refuse_inputs(new, inputs)
     return new
 
 
-def _refuse_inputs(new: Path, inputs: Iterable[str | None]) -> None:
+def refuse_inputs(new: Path, inputs: Iterable[str | None]) -> None:
+    """Refuse to write over one of the files that are read."""
     for read in filter(None, inputs):
         if new.exists() and Path(read).exists() and new.samefile(read):
             raise InputError(f"table {new}: the command reads this file; write to another one")
@@ -71,7 +72,7 @@ def new_result(path: str | None, *inputs: str | None) -> Path | None:
     if path is None or not path.endswith(".nc"):
         return new_csv(path, *inputs)
     new = check_new_result(path)
-    _refuse_inputs(new, inputs)
+    refuse_inputs(new, inputs)
     return new
 
 

@@ -139,7 +139,7 @@ _OF_TABLE = "[[tables]] "
 #: Commands whose option ``--replicates`` is what Replicates has as ``weights``.
 _PUBLISHED = ("tabulate", "regress")
 #: Commands with an option or key ``items`` for what is ``unknown_items`` in Python.
-_OF_BANKS = ("score", "run", "fit", "dif")
+_OF_BANKS = ("score", "run", "fit", "dif", "q3", "curves")
 
 
 def _keys_of_runs() -> set[str]:

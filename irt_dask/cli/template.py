@@ -20,7 +20,7 @@ from irt_dask.ingest.columns.recorder import OTHER
 from irt_dask.ingest.columns.suspects import perhaps_weight
 from irt_dask.ingest.look import Look
 from irt_dask.ingest.sources.delimited import DelimitedSource
-from irt_dask.ingest.sources.item_tables import read_categories
+from irt_dask.ingest.sources.item_tables import read_categories, read_recode
 from irt_dask.ingest.text.dialect import Dialect
 from irt_dask.store.categories import BINARY
 from irt_dask.store.places import is_url
@@ -122,7 +122,7 @@ class _Questions:
     """What is to be decided, and the keys of [data], with what may be decided as comments."""
 
     def __init__(self, look: Look, given: dict[str, Any]) -> None:
-        self.look, self.given = look, given
+        self.look, self.given = look, dict(given)
         self.to_decide: list[str] = []
         self.lines: list[str] = []
         self.sure: dict[str, Any] = {"columns": dict(look.source.roles.single)}
@@ -134,9 +134,11 @@ class _Questions:
         for key in _AS_GIVEN:
             if given.get(key) and given[key] not in _USUAL:
                 self.sure[key] = given[key]
+        text = Dialect.checked(*(given.get(k) for k in ("delimiter", "decimal", "encoding")))
         if "categories" in self.sure:  # of a file what it says, to be seen
-            text = Dialect.checked(*(given.get(k) for k in ("delimiter", "decimal", "encoding")))
             self.sure["categories"] = read_categories(given["categories"], text)
+        if "recode" in self.sure:
+            self.sure["recode"] = self.given["recode"] = read_recode(given["recode"], text)
         self._perhaps: dict[str, tuple[Any, str]] = {}  # values of keys, and when they are right
         self._roles = {
             role: name for role, name in _called(look) if role not in self.sure["columns"]
@@ -261,11 +263,16 @@ class _Questions:
             self._perhaps["categories"] = len(of), "with it"
             return
         truth = {c.casefold() for c in codes} in ({"t", "f"}, {"y", "n"}, {"j", "n"})
-        meant = {c: plainly(c) or ("right" if truth and c in "TtYyJj" else "wrong") for c in codes}
         if not truth and len(codes) > BINARY and all(len(c) == 1 and c.isalpha() for c in codes):
             why = "of answers as they were given: a file with columns item and key, the right one"
             self._perhaps["key"] = "key.csv", why
         why = 'the others; or "right"' if silent and not truth else "if the words mean that"
+        words = [c for c in silent if not math.isfinite(number_of(c))]
+        unsaid = [] if truth or len(words) < BINARY else words  # one meaning for all would run
+        if unsaid:
+            why = 'the others: put "right", "wrong" or a code for each "?"'
+        meant = {c: plainly(c) or ("right" if truth and c in "TtYyJj" else "wrong") for c in codes}
+        meant |= dict.fromkeys(unsaid, UNDECIDED)
         self._perhaps["recode"] = {**said, **meant}, why
 
     def _ask_about_roles(self) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from irt_dask.store import Responses
 
     Table: TypeAlias = str | PathLike[str] | pd.DataFrame  # a file or a table in memory
+    Recode: TypeAlias = Mapping[Any, str | int | Mapping[Any, str | int]] | Table | None
     Categories: TypeAlias = int | Mapping[str, int] | pd.Series | Table | None
 
 __all__ = ["append", "ingest"]
@@ -35,7 +36,7 @@ def ingest(
     exclude: str | Sequence[str] = (),
     facets: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
-    recode: Mapping[Any, str | int] | None = None,
+    recode: Recode = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
     persons: str | PathLike[str] | pd.DataFrame | None = None,
     trials: str | int | None = None,
@@ -97,6 +98,11 @@ def ingest(
         or a code from 0 to 14; goes before all other rules.  The words are right, wrong, missing,
         and omitted and not reached, which the store keeps apart: they are read as missing, or as
         wrong where ``Responses.select(omitted="wrong")`` says so, for scores for example.
+        By item: ``{"9": "missing", "q3": {"never": 0, "often": 1}, "n_*": {"yes": 1, "no": 0}}``,
+        a dict for each item that has labels of its own, by names, globs and (wide files) ranges; or
+        a CSV file or DataFrame with the columns item, label and code.  What an item has of its own
+        goes before what all have.  InputError for items that are not there, two codes for a label,
+        and codes that the item does not have; not with ``key``, ``facets``, a column of trials.
     key
         The right option of every item, ``{item: option}`` or a CSV file with columns item and key
         (or answer), for files of raw answers: that option is right, any other wrong; numbers are
@@ -223,6 +229,14 @@ def ingest(
     (3, 3)
     >>> responses.read_block(0).data.values.tolist()
     [[0, 0], [1, 1], [2, 2]]
+
+    Labels that mean other codes in other items:
+
+    >>> responses = irt.ingest(
+    ...     "survey.csv", "labels.zarr", categories=3, recode={"q2": {"0": 2, "often": 1, "2": 0}}
+    ... )
+    >>> responses.read_block(0).data.values.tolist()
+    [[0, 0], [1, 1], [2, 2]]
     """
     from irt_dask.ingest import run
 
@@ -254,7 +268,7 @@ def append(
     exclude: str | Sequence[str] = (),
     facets: str | Sequence[str] = (),
     missing: Sequence[str | int | float] | str | int | float = (),
-    recode: Mapping[Any, str | int] | None = None,
+    recode: Recode = None,
     key: Mapping[str, Any] | str | PathLike[str] | None = None,
     persons: str | PathLike[str] | pd.DataFrame | None = None,
     categories: Categories = None,
@@ -279,7 +293,8 @@ def append(
     the store's (``categories`` is for new ones; a table that gives others another number is an
     error), and rows put aside go to ``STORE.quarantine-NNNNN.csv``, NNNNN the number of the part.
     ``recode``, ``key`` and ``reverse`` speak of this file: what was reversed at first has to be
-    again, and a warning lists the items where it is not.  What adds nothing leaves the store as it
+    again, and a warning lists the items where it is not; a ``recode`` by item may have items of the
+    store that the file lacks.  What adds nothing leaves the store as it
     is, with a notice that names the file of rows put aside, if any are.
 
     Parameters

@@ -355,7 +355,9 @@ def _suggest(look: Look, recorder: Recorder) -> None:
     if recorder.limits.declared or recorder.key is not None:
         return
     codes = {
-        column: {CODES[t] for t in counter if t in CODES and recorder.table[t] == CODES[t]}
+        column: {
+            CODES[t] for t in counter if t in CODES and recorder.code_of(t, column) == CODES[t]
+        }
         for column, counter in recorder.seen.items()
         if column not in look.suspects  # of ages and totals these are no categories
     }

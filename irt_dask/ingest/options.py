@@ -14,7 +14,7 @@ from irt_dask.ingest.columns.patterns import HOW, ItemFilter, entries
 from irt_dask.ingest.columns.values import Codes
 from irt_dask.ingest.sort.known import ASIDE, MERGE, RAISE, SKIP
 from irt_dask.ingest.sort.writing import COLLAPSE, KEEP, STOP
-from irt_dask.ingest.sources.item_tables import read_categories, read_key
+from irt_dask.ingest.sources.item_tables import read_categories, read_key, read_recode
 from irt_dask.ingest.sources.source import Source
 from irt_dask.ingest.text.dialect import UNSAID, Dialect
 from irt_dask.ingest.text.files import kind_of
@@ -62,7 +62,9 @@ class Options:
 
     def check_dialect(self, *files: Location | PurePath) -> None:
         """Refuse what is said of text where no file is any: neither ``files`` nor the key."""
-        tables = [t for t in (self.key, self.categories) if isinstance(t, (str, PathLike))]
+        tables = [
+            t for t in (self.key, self.categories, self.recode) if isinstance(t, (str, PathLike))
+        ]
         kinds = {kind_of(file) for file in (*files, *map(PurePath, tables))}
         self.dialect.check_kinds(kinds)
 
@@ -83,6 +85,11 @@ class Options:
         check_rows_per_block(self.rows_per_block, 1)
         codes = codes_of(self.missing, self.recode, self.key, self.dialect, self.categories)
         codes = replace(codes, trials=self.trials)
+        if codes.item_recodes and codes.key is not None:
+            raise InputError(
+                "recode by item is for codes and labels, and with key= the key says all scores; "
+                "write them there, or say recode= of all items"
+            )
         self._check_reverse(codes)
         check_kind(self.weight_kind)
         return codes
@@ -115,6 +122,11 @@ class Options:
                     f"{name}= does not go together with facets, where a column is an item at "
                     f"levels; write scores into the file first"
                 )
+        if codes.item_recodes:
+            raise InputError(
+                "recode by item does not go together with facets or a column of trials, where a "
+                "column is an item at levels; recode all items, or write codes into the file first"
+            )
         if self.null_categories == COLLAPSE:
             raise InputError(
                 "null_categories='collapse' does not go together with facets: columns of an item "
@@ -137,8 +149,12 @@ class Options:
             limits = replace(limits, n_facets=len(source.roles.facets))
         if old is not None:
             limits = limits.with_store(old.item_id, old.n_categories, collapsed_of(old))
-        listed = entries(self.reverse) or []
-        return codes.of_data(ItemFilter.of(listed, source.item_id, "reverse"), limits)
+        back = ItemFilter.of(entries(self.reverse) or [], source.item_id, "reverse")
+        known = () if old is None else old.item_id
+        recodes = codes.item_recodes.bound(source.item_id, known)
+        if source.item_id is not None:
+            recodes.check_codes(recodes.names, limits)
+        return replace(codes, item_recodes=recodes).of_data(back, limits)
 
 
 def codes_of(
@@ -147,5 +163,6 @@ def codes_of(
 ) -> Codes:  # fmt: skip
     """Put the options together that say what values mean."""
     limits = Limits.checked(read_categories(categories, dialect))
+    recode = read_recode(recode, dialect)
     codes = Codes.checked(missing, recode, dialect.decimal, keyed=key is not None, limits=limits)
     return codes if key is None else codes.with_key(read_key(key, dialect))

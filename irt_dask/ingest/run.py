@@ -185,6 +185,8 @@ class _Ingest:
             codes.check_items(self.items.read())
         if source.item_id is None:
             codes.reverse.check(self.items.named, "reverse")
+            known = () if self.old is None else self.old.item_id
+            codes.item_recodes.check(self.items.named, known, codes.limits)
         if unused := codes.limits.unused(self.items.named):
             text = f"categories= names {len(unused)} item(s) that are not in the file: "
             warnings.warn(

@@ -56,8 +56,10 @@ def _codes_are_said(recode: Any) -> Any:
 
 _Code = Annotated[int, Field(strict=True, ge=0, lt=MOST)]
 _Meaning = Literal["right", "wrong", "missing", "omitted", "not reached"] | _Code
-#: What codes and labels of responses mean.
-Recode = Annotated[dict[str, _Meaning] | None, BeforeValidator(_codes_are_said)]
+#: What codes and labels of responses mean, of all items or of those that are named.
+Recode = Annotated[
+    dict[str, _Meaning | dict[str, _Meaning]] | None, BeforeValidator(_codes_are_said)
+]
 _LowestCode = Annotated[int, Field(strict=True, ge=1, lt=MOST)]
 #: The lowest code that counts as right: of all items of more than two categories, or by item.
 LowestRight = _LowestCode | dict[str, _LowestCode]

@@ -66,6 +66,8 @@ def _write_files(to):
     pd.DataFrame({"pupil": pupils, "books": np.arange(260) % 3}).to_csv(
         to / "persons.csv", index=False
     )
+    published = {"item": ["n1", "n2"], "a": [0.8, 1.1], "b": [-0.4, 0.6], "c": [0.2, 0.15]}
+    pd.DataFrame(published).to_csv(to / "published.csv", index=False)
     models = _class(40, 30, 5).drop(columns="class").rename(columns={"pupil": "model"})
     models.to_csv(to / "models.csv", index=False)
     for model, right in zip(models["model"], models["q00"], strict=True):

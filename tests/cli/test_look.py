@@ -219,7 +219,7 @@ def test_bad_rows_count_until_it_is_said_what_becomes_of_them(tmp_path, typed):
     text = (tmp_path / "pipeline.toml").read_text()
     assert '= ["other values"]' not in text
     assert 'missing = ["77"]\n# missing = ["77", "Place 0", "Place 1", ' in text
-    assert '# recode = { 88 = "wrong", "Place 0" = "wrong", "Place 1" = "wrong", ' in text
+    assert '# recode = { 88 = "wrong", "Place 0" = "?", "Place 1" = "?", ' in text
     (tmp_path / "f.csv").write_text("id,place,q1\na,,1\nb,Rome,0\n")
     seen = checked(typed, "f.csv", "--on-error", "quarantine")
     assert (seen["item_id"], seen["items_without_responses"]) == (["q1"], ["place"])
@@ -455,6 +455,37 @@ def test_numbers_of_categories_that_are_typed_wrong(typed, tmp_path):
     assert "--null-categories keep (they stay), or collapse" in told.err
 
 
+def test_labels_by_item_in_a_table(typed, tmp_path):
+    """check, ingest and init take it alike; init writes what it says, and the run refuses a "?"."""
+    rows = "a,no,often\nb,yes,no\nc,no,yes\nd,yes,yes\n"
+    (tmp_path / "g.csv").write_text("id,q1,q2\n" + rows)
+    table = "item,label,code\nq1,no,0\nq1,yes,1\nq2,often,0\nq2,no,1\nq2,yes,2\n"
+    (tmp_path / "labels.csv").write_text(table)
+    options = ("--recode", "labels.csv", "--categories", "q2=3")
+    told = typed("check", "g.csv", *options).out
+    assert "no: 2 wrong; yes: 2 right; yes: 2 code 2; no: 1 code 1; often: 1 code 0" in told
+    typed("ingest", "g.csv", "s", *options)
+    want = [[0, 0], [1, 1], [0, 2], [1, 2]]
+    assert irt.open_responses(tmp_path / "s").read_block(0).data.values.tolist() == want
+    typed("init", "g.csv", *options)
+    text = Path("pipeline.toml").read_text()
+    said = {"q1": {"no": 0, "yes": 1}, "q2": {"often": 0, "no": 1, "yes": 2}}
+    assert tomllib.loads(text)["data"]["recode"] == said
+    source, given = of_toml("pipeline.toml")
+    r = irt.ingest(source, "t", **given)
+    assert r.read_block(0).data.values.tolist() == want
+    Path("pipeline.toml").write_text(text.replace("often = 0", 'often = "?"'))
+    told = typed("run", "pipeline.toml", code=2).err
+    assert "data.recode: 'often' still means '?'" in told
+    Path("pipeline.toml").write_text(text.replace("often = 0", "often = 99"))
+    assert "data.recode.q2" in typed("run", "pipeline.toml", code=2).err
+    told = typed("ingest", "g.csv", "u", *options, "--recode", "9=missing", code=2).err
+    assert "--recode 'labels.csv': write CODE=MEANING, for example 9=wrong, or the name of" in told
+    (tmp_path / "labels.csv").write_text(table + "q3,no,0\n")
+    told = typed("ingest", "g.csv", "u", *options, code=2).err
+    assert "recode of the item 'q3': there is no column 'q3'" in told
+
+
 def test_init_writes_what_was_said_of_categories(typed, tmp_path):
     (tmp_path / "g.csv").write_text(GRADED)
     (tmp_path / "k.csv").write_text("item,categories\nq2,5\n")
@@ -625,6 +656,24 @@ def test_labels_of_categories_wait_for_codes(typed, tmp_path):
     assert made.to_xarray()["response"].values[:3, 0].tolist() == [1, 0, 2]
     told = typed("ingest", "f.csv", "t", "--recode", "often=?", "--recode", "never=0", code=2).err
     assert "recode: 'often' still means '?': say the code of each" in told
+
+
+def test_two_unknown_labels_wait_for_their_meaning(typed, tmp_path):
+    """The same meaning for both would run, and all responses would be wrong."""
+    wide("f.csv", {f"q{j}": ["gelb", "blau", "blau"] * 2 for j in range(3)})
+    typed("init", "f.csv")
+    text = Path("pipeline.toml").read_text()
+    said = '# recode = { blau = "?", gelb = "?" }   # the others: put "right", "wrong" or a code'
+    assert said in text
+    Path("pipeline.toml").write_text(text.replace("# recode", "recode"))
+    told = typed("run", "pipeline.toml", code=2).err
+    assert "data.recode: 'blau', 'gelb' still mean '?': say the code of each" in told
+    filled = text.replace('# recode = { blau = "?", gelb', 'recode = { blau = "right", gelb')
+    Path("pipeline.toml").write_text(filled.replace('gelb = "?"', 'gelb = "wrong"'))
+    source, options = of_toml("pipeline.toml")
+    assert irt.ingest(source, "s", **options).to_xarray()["response"].values[:, 0].tolist() == [
+        0, 1, 1, 0, 1, 1,
+    ]  # fmt: skip
 
 
 def test_answers_that_a_key_of_scores_does_not_have_are_seen(typed, tmp_path):

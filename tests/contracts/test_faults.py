@@ -7,7 +7,7 @@ import random
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +22,31 @@ from irt_dask.store import checked, manifest
 
 N_ITEMS = 5
 PERSONS = (13, 5, 9)  # of the three parts
+TWO, MIXED = (2,) * N_ITEMS, (2, 4, 4, 3, 2)  # categories of the items
 
 
 # --- a store of three parts, and what it says -----------------------------------------------------
 
 
-def make(folder: Path, layout: str) -> Path:
-    """Ingest one file and append two, with weights, groups and covariates."""
+def make(folder: Path, layout: str, k: Sequence[int]) -> Path:
+    """Ingest one file and append two, with weights, groups and covariates.
+
+    ``k`` is how many categories the items have; where they have more than two there are booklets.
+    """
     rng = np.random.default_rng(3)
+    said = {} if k == TWO else {"categories": {f"item {j}": c for j, c in enumerate(k)}}
     path, first = folder / "store", 0
-    for k, n in enumerate(PERSONS):
+    for part, n in enumerate(PERSONS):
         ids = [f"persön {i}" for i in range(first, first + n)]
-        y = rng.integers(0, 2, (n, N_ITEMS))
+        y = rng.integers(0, k, (n, N_ITEMS))
         rows = ["person,item,response"]
         rows += [
             f"{p},item {j},{y[i, j]}"
             for i, p in enumerate(ids)
             for j in range(N_ITEMS)
-            if k == 0 or rng.random() < 0.8
+            if (part == 0 or rng.random() < 0.8) and (k == TWO or j != i % N_ITEMS)
         ]
-        source = folder / f"{k}.csv"
+        source = folder / f"{part}.csv"
         source.write_text("\n".join(rows), encoding="utf-8")
         persons = pd.DataFrame(
             {
@@ -55,9 +60,11 @@ def make(folder: Path, layout: str) -> Path:
         listed = {row.split(",")[0] for row in rows[1:]}
         options: dict[str, Any] = {
             "persons": persons[persons["person"].isin(listed)],
-            "rows_per_block": (5, 3, 4)[k],
+            "rows_per_block": (5, 3, 4)[part],
+            "null_categories": "keep",
+            **said,
         }
-        if k == 0:
+        if part == 0:
             irt.ingest(source, path, layout=layout, **options)
         else:
             irt.append(source, path, **options)
@@ -89,7 +96,10 @@ def read_all(r: irt.Responses) -> list[bytes]:
 def fit(r: irt.Responses) -> list[bytes]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", irt.ConvergenceWarning)
-        result = irt.fit_joint(r, model="1pl", max_iterations=2)
+        if r.n_categories == TWO:
+            result = irt.fit_joint(r, model="1pl", max_iterations=2)
+        else:
+            result = irt.fit_marginal(r, model="1pl+pcm", max_iterations=2, null_categories="keep")
     return [bits(result[name].values) for name in sorted(result.variables)]
 
 
@@ -100,12 +110,17 @@ def forget() -> None:
     cache._held.clear()
 
 
-@pytest.fixture(scope="module", params=["dense", "csr"])
+@pytest.fixture(
+    scope="module", params=[("dense", TWO), ("csr", TWO), ("dense", MIXED), ("csr", MIXED)],
+    ids=["dense", "csr", "dense with categories", "csr with categories"],
+)  # fmt: skip
 def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The path of a store, its files, and what a reader gets."""
-    path = make(tmp_path_factory.mktemp(request.param), request.param)
+    layout, k = request.param
+    path = make(tmp_path_factory.mktemp(layout), layout, k)
     r = irt.open_responses(path)
-    assert r.layout == request.param
+    assert r.layout == layout
+    assert sorted(r.n_categories) == sorted(k)  # with booklets items come in another order
     assert [p["n_persons"] for p in manifest.read(path)["parts"]] == list(PERSONS)
     assert r.max_weight is not None
     assert r.has_groups

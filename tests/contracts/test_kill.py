@@ -25,13 +25,20 @@ from irt_dask.errors import InputError, Notice
 
 ROWS = 200_000
 PROGRAM = """
-import sys, irt_dask as irt
+import json, sys, irt_dask as irt
 from irt_dask.ingest import run
 print("begin", flush=True)
-function, source, store = sys.argv[1:]
-getattr(irt, function)(source, store, progress=False)
+function, source, store, options = sys.argv[1:]
+getattr(irt, function)(source, store, progress=False, **json.loads(options))
 print("end", flush=True)
 """
+#: Two and four categories, said by item; some items count back, and a label is a category.
+CATEGORIES: dict[str, Any] = {
+    "categories": {f"q{j}": 4 for j in range(0, 100, 3)},
+    "reverse": ["q3", "q6"], "recode": {"often": 3}, "null_categories": "keep",
+}  # fmt: skip
+#: The data of a test: what ingest and append are told.
+OF = [pytest.param({}, id="right or wrong"), pytest.param(CATEGORIES, id="categories")]
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Task:
     """One call, and what the folder holds before and after it."""
 
     function: str
+    options: dict[str, Any]
     source: Path
     before: Path | None  # store to start from
     old: str | None  # its fingerprint
@@ -48,13 +56,17 @@ class Task:
     changes: int  # of the files beside and in the store, as seen from outside
 
 
-def write_source(path: Path, first: int, n_rows: int) -> Path:
+def write_source(path: Path, first: int, n_rows: int, options: dict[str, Any] = {}) -> Path:  # noqa: B006
     """Write a long file of persons who answered ten of a hundred items each, in any order."""
     rng = np.random.default_rng(first)
     person = first + np.repeat(np.arange(n_rows // 10), 10)
     item = (rng.integers(0, 10, n_rows // 10)[:, None] + np.arange(0, 100, 10)).ravel()
     order = rng.permutation(person.size)
-    value = rng.integers(0, 2, person.size)
+    value = rng.integers(0, 2, person.size).astype(str).astype(object)
+    if options:  # codes of up to four categories, booklets of ten items
+        graded = item[order] % 3 == 0
+        codes = np.array(["0", "1", "2", "often"], object)
+        value[graded] = codes[rng.integers(0, 4, graded.sum())]
     rows = [f"p{p},q{i},{v}\n" for p, i, v in zip(person[order], item[order], value, strict=True)]
     path.write_text("person,item,response\n" + "".join(rows))
     return path
@@ -74,10 +86,12 @@ def digests(store: Path) -> dict[str, str]:
     return found
 
 
-def begin(function: str, source: Path, store: Path) -> subprocess.Popen[str]:
+def begin(
+    function: str, source: Path, store: Path, options: dict[str, Any]
+) -> subprocess.Popen[str]:
     """Start the call in a process of its own; return when imports are done."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, function, str(source), str(store)],
+        [sys.executable, "-c", PROGRAM, function, str(source), str(store), json.dumps(options)],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -100,12 +114,13 @@ def listing(folder: Path) -> list[str]:
     return [name for path, folders, files in os.walk(folder) for name in (path, *folders, *files)]
 
 
-def prepare(folder: Path, function: str) -> Task:
+def prepare(folder: Path, function: str, options: dict[str, Any]) -> Task:
     """Do the call twice, undisturbed: once for its time, once for what it does to files."""
     before, old = None, None
-    source = write_source(folder / "new.csv", ROWS, ROWS)
+    source = write_source(folder / "new.csv", ROWS, ROWS, options)
     if function == "append":
-        first = irt.ingest(write_source(folder / "old.csv", 0, ROWS), folder / "before")
+        old_source = write_source(folder / "old.csv", 0, ROWS, options)
+        first = irt.ingest(old_source, folder / "before", **options)
         before, old = folder / "before", first.fingerprint
     seconds, changes = 0.0, 0
     for attempt in ("timed", "watched"):
@@ -113,7 +128,7 @@ def prepare(folder: Path, function: str) -> Task:
         store.parent.mkdir()
         if before is not None:
             shutil.copytree(before, store)
-        process = begin(function, source, store)
+        process = begin(function, source, store, options)
         begun = time.monotonic()
         if attempt == "watched":
             changes = watch(process, store.parent)
@@ -123,12 +138,23 @@ def prepare(folder: Path, function: str) -> Task:
         assert process.wait() == 0
     r = irt.open_responses(store)
     r.verify()
-    return Task(function, source, before, old, r.fingerprint, digests(store), seconds, changes)
+    assert max(r.n_categories) == (4 if options else 2)
+    return Task(
+        function, options, source, before, old, r.fingerprint, digests(store), seconds, changes
+    )
+
+
+@pytest.fixture(scope="module", params=OF)
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return request.param
 
 
 @pytest.fixture(scope="module", params=["ingest", "append"])
-def task(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Task:
-    return prepare(tmp_path_factory.mktemp(request.param), request.param)
+def task(
+    request: pytest.FixtureRequest, options: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Task:  # fmt: skip
+    return prepare(tmp_path_factory.mktemp(request.param), request.param, options)
 
 
 def kill_once(task: Task, folder: Path, wait: Callable[[subprocess.Popen[str]], Any]) -> str:
@@ -136,7 +162,7 @@ def kill_once(task: Task, folder: Path, wait: Callable[[subprocess.Popen[str]], 
     store = folder / "store"
     if task.before is not None:
         shutil.copytree(task.before, store)
-    process = begin(task.function, task.source, store)
+    process = begin(task.function, task.source, store, task.options)
     wait(process)
     process.send_signal(signal.SIGKILL)
     ended = process.wait() == 0
@@ -145,9 +171,9 @@ def kill_once(task: Task, folder: Path, wait: Callable[[subprocess.Popen[str]], 
     left = [p.name for p in folder.iterdir() if p.name != "store"]
     if state == "new":
         with pytest.raises(InputError, match=r"exists|already"):
-            getattr(irt, task.function)(task.source, store, progress=False)
+            getattr(irt, task.function)(task.source, store, progress=False, **task.options)
     else:
-        getattr(irt, task.function)(task.source, store, progress=False)
+        getattr(irt, task.function)(task.source, store, progress=False, **task.options)
     assert state_of(task, store) == "new"
     assert digests(store) == task.files
     assert [p.name for p in folder.iterdir()] == ["store"]
@@ -184,14 +210,14 @@ def kill(task: Task, times: int, folder: Path) -> None:
     assert sum(n for state, n in states.items() if not state.endswith("ended")) >= times / 2
 
 
-def test_killed_before_the_manifest_is_replaced(tmp_path: Path) -> None:
+def test_killed_before_the_manifest_is_replaced(tmp_path: Path, options: dict[str, Any]) -> None:
     """The last moment at which the store is still as it was; a second append leaves no file."""
     source, more = (
-        write_source(tmp_path / "a.csv", 0, 5_000),
-        write_source(tmp_path / "b.csv", 5_000, 50),
+        write_source(tmp_path / "a.csv", 0, 5_000, options),
+        write_source(tmp_path / "b.csv", 5_000, 500, options),
     )
     store = tmp_path / "there" / "store"
-    irt.ingest(source, store, progress=False)
+    irt.ingest(source, store, progress=False, **options)
     program = f"""
 import os, signal, irt_dask as irt
 replace = os.replace
@@ -200,24 +226,24 @@ def killed(source, target):
         os.kill(os.getpid(), signal.SIGKILL)
     replace(source, target)
 os.replace = killed
-irt.append({str(more)!r}, {str(store)!r}, progress=False)
+irt.append({str(more)!r}, {str(store)!r}, progress=False, **{options!r})
 """
     ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert irt.open_responses(store).n_persons == 500
-    irt.append(more, store, progress=False)
-    assert irt.open_responses(store).n_persons == 505
+    irt.append(more, store, progress=False, **options)
+    assert irt.open_responses(store).n_persons == 550
     assert digests(store)
     assert [p.name for p in store.parent.iterdir()] == ["store"]
 
 
 #: Appends to copies of a store in processes of their own, each killed at another change of a file.
 MERGING = """
-import os, shutil, signal, sys, threading, warnings
+import json, os, shutil, signal, sys, threading, warnings
 import irt_dask as irt
 from irt_dask.ingest import run
 warnings.simplefilter("ignore")
-source, before, folder, times = sys.argv[1:]
+source, before, folder, times, options = sys.argv[1:]
 
 def append(store, last):
     changes, lock, inside = 0, threading.Lock(), os.path.dirname(os.path.abspath(store))
@@ -236,7 +262,7 @@ def append(store, last):
             if changes == last:
                 os.kill(os.getpid(), signal.SIGKILL)
     sys.addaudithook(changed)
-    irt.append(source, store, on_duplicate="merge", progress=False)
+    irt.append(source, store, on_duplicate="merge", progress=False, **json.loads(options))
     with open(folder + "/changes", "w") as file:
         file.write(str(changes))
 
@@ -259,14 +285,18 @@ for k in range(times):
 
 
 @pytest.mark.slow
-def test_killed_while_persons_are_merged(tmp_path: Path) -> None:
+def test_killed_while_persons_are_merged(tmp_path: Path, options: dict[str, Any]) -> None:
     """At 20 changes of files, from the first to the last: the store is the old or the new one."""
-    first = write_source(tmp_path / "old.csv", 0, 1_500)
-    more = write_source(tmp_path / "new.csv", 100, 1_500)
+    first = write_source(tmp_path / "old.csv", 0, 1_500, options)
+    more = write_source(tmp_path / "new.csv", 100, 1_500, options)
     rows = [row.replace(",q", ",r") for row in more.read_text().splitlines()[1:]]
+    later = {}
+    if options:  # items of the wave have names of their own, and the others' are not in its file
+        of = {item.replace("q", "r"): k for item, k in options["categories"].items()}
+        later = {**options, "categories": of, "reverse": ["r3", "r6"]}
     more.write_text("\n".join(["person,item,response", *rows]) + "\n")
-    old = irt.ingest(first, tmp_path / "before", progress=False, rows_per_block=64)
-    arguments = [str(more), str(tmp_path / "before"), str(tmp_path), "20"]
+    old = irt.ingest(first, tmp_path / "before", progress=False, rows_per_block=64, **options)
+    arguments = [str(more), str(tmp_path / "before"), str(tmp_path), "20", json.dumps(later)]
     subprocess.run([sys.executable, "-c", MERGING, *arguments], check=True)
     want = digests(tmp_path / "whole" / "store")
     new = irt.open_responses(tmp_path / "whole" / "store")
@@ -278,7 +308,7 @@ def test_killed_while_persons_are_merged(tmp_path: Path) -> None:
         assert r.fingerprint in (old.fingerprint, new.fingerprint)
         states["old" if r.fingerprint == old.fingerprint else "new"] += 1
         with pytest.warns(Notice, match=r"are new to|adds nothing"):
-            irt.append(more, folder / "store", on_duplicate="merge", progress=False)
+            irt.append(more, folder / "store", on_duplicate="merge", progress=False, **later)
         assert digests(folder / "store") == want
         assert [p.name for p in folder.iterdir()] == ["store"]
     print(f"\nmerging killed 20 times: {dict(states)}")

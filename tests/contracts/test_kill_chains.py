@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from parts import cells, made
 
 import irt_dask as irt
 from irt_dask.calibrate.bayes import grid_chain, samplers
@@ -25,17 +26,26 @@ import irt_dask as irt
 from irt_dask.calibrate.bayes import samplers
 warnings.simplefilter("ignore")
 samplers._SEGMENT_SECONDS = 0.1
-store, folder, out = sys.argv[1:]
+store, folder, out, model = sys.argv[1:]
 fit = irt.fit_bayes(
-    irt.open_responses(store), n_shards=3, n_chains=2, n_draws=400, n_warmup=60, seed=4,
-    checkpoint=folder, progress=False,
+    irt.open_responses(store), model=model, n_shards=3, n_chains=2, n_draws=400, n_warmup=60,
+    seed=4, checkpoint=folder, progress=False,
 )
 fit.item_discrimination_draw.values.tofile(out)
 """
 
 
-def run(store: Path, folder: Path, out: Path) -> subprocess.Popen[bytes]:
-    arguments = [sys.executable, "-c", PROGRAM, *map(str, (store, folder, out))]
+def simulated(store: Path, model: str) -> irt.Responses:
+    """Twelve items of two categories; or of four, every other person with half of the items."""
+    if model == "2pl":
+        return irt.simulate(9_000, 12, seed=2, store=store, rows_per_block=1024)
+    y = cells(irt.simulate(9_000, 12, seed=2, model=model, categories=4))
+    y[::2, 6:] = -1  # booklets
+    return made(store, y, [f"q{j}" for j in range(12)], rows=1024, categories=(4,) * 12)
+
+
+def run(store: Path, folder: Path, out: Path, model: str) -> subprocess.Popen[bytes]:
+    arguments = [sys.executable, "-c", PROGRAM, *map(str, (store, folder, out)), model]
     return subprocess.Popen(arguments, stderr=subprocess.PIPE)
 
 
@@ -45,16 +55,17 @@ def finished(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
+@pytest.mark.parametrize("model", ["2pl", "gpcm"])
+def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path, model):
     """Three kills at random moments after the first checkpoint of each run."""
-    irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
-    finished(run(tmp_path / "s", tmp_path / "whole", tmp_path / "want"))
+    simulated(tmp_path / "s", model)
+    finished(run(tmp_path / "s", tmp_path / "whole", tmp_path / "want", model))
     segments = len(list((tmp_path / "whole").iterdir()))
     assert segments > 40
     moments = random.Random(5)
     folder, done = tmp_path / "killed", {}
     for _ in range(3):
-        process = run(tmp_path / "s", folder, tmp_path / "got")
+        process = run(tmp_path / "s", folder, tmp_path / "got", model)
         while len(list(folder.glob("*.checkpoint"))) <= len(done):
             assert process.poll() is None, process.stderr.read().decode()
             time.sleep(0.01)
@@ -65,7 +76,7 @@ def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path):
         assert done.items() <= now.items(), "a finished segment was computed again"
         done = now
     assert len(done) < segments, "killed too late to tell anything"
-    finished(run(tmp_path / "s", folder, tmp_path / "got"))
+    finished(run(tmp_path / "s", folder, tmp_path / "got", model))
     assert (tmp_path / "got").read_bytes() == (tmp_path / "want").read_bytes()
     left = {f.name: f.stat().st_mtime_ns for f in folder.glob("*.checkpoint")}
     assert done.items() <= left.items()

@@ -8,10 +8,12 @@ import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from parts import cells
 
@@ -60,7 +62,11 @@ def forge(store: Path, rng: random.Random) -> str:
     content = json.loads(path.read_text())
     del content["checksum"]
     arrays = [key for key in content["files"] if key.endswith("/zarr.json")]
-    if rng.random() < 0.4:
+    if "n_categories" in content and rng.random() < 0.2:  # another number that may be true
+        k = rng.randrange(len(content["n_categories"]))
+        content["n_categories"][k] = rng.choice([2, 3, 5, 15])
+        what = f"n_categories {content['n_categories']}"
+    elif rng.random() < 0.4:
         key = rng.choice(arrays)
         said = json.loads((store / key).read_text())
         what = f"{key}: {changed(said, rng)}"
@@ -77,12 +83,43 @@ def forge(store: Path, rng: random.Random) -> str:
 def read(store: Path) -> list[Any]:
     """What a computation takes from a store, but for weights, which any file may hold."""
     r = irt.open_responses(store)
-    return [cells(r), *(r.person_ids(k).tolist() for k in range(r.n_blocks))]
+    y = cells(r)
+    assert (y < np.array(r.n_categories)).all(), "codes that their items do not have"
+    return [y, *(r.person_ids(k).tolist() for k in range(r.n_blocks))]
 
 
-def check(folder: Path, n: int, seed: int) -> None:
+def earlier(folder: Path) -> list[Path]:
     """Stores of all layouts and versions, as earlier versions left them."""
-    stores = sorted(FORMATS.glob("store-*"))
+    return sorted(FORMATS.glob("store-*"))
+
+
+def graded(folder: Path) -> list[Path]:
+    """Items of four categories; of two to four, with booklets, in two parts: all that a store says.
+
+    Some count back, some categories are dropped, and some items come with the second part.
+    """
+    rng, items, stores = np.random.default_rng(5), ["q1", "q2", "q3", "q4"], []
+    for layout, k in (("dense", (4, 4, 4, 4)), ("dense", (2, 4, 3, 4)), ("csr", (2, 4, 3, 4))):
+        codes = rng.permuted(np.arange(12)[:, None] % k, axis=0)
+        y = pd.DataFrame(codes, columns=items, dtype=object)
+        y.insert(0, "person", [f"p{i}" for i in range(12)])
+        if min(k) < 4:  # booklets that share two items, and one other item each
+            y.loc[:5, "q4"], y.loc[6:, "q1"] = "", ""
+            y.loc[:, "q2"] = [0, 1, 3] * 4  # of category 2 there is none
+        store = folder / f"{layout}-{min(k)}"
+        options: dict[str, Any] = {
+            "categories": dict(zip(items, k, strict=True)), "reverse": ["q3"], "rows_per_block": 4,
+            "null_categories": "keep" if min(k) == 4 else "collapse",
+        }  # fmt: skip
+        y[:6].to_csv(folder / "y.csv", index=False)
+        irt.ingest(folder / "y.csv", store, layout=layout, **options)
+        y[6:].to_csv(folder / "y.csv", index=False)
+        irt.append(folder / "y.csv", store, **options)
+        stores.append(store)
+    return stores
+
+
+def check(stores: list[Path], folder: Path, n: int, seed: int) -> None:
     want = {store.name: read(store) for store in stores}
     tally: Counter[str] = Counter()
     wrong = []
@@ -107,11 +144,18 @@ def check(folder: Path, n: int, seed: int) -> None:
     assert tally["named errors"] > n / 4
 
 
-def test_some_forgeries(tmp_path: Path) -> None:
-    check(tmp_path, 40, 1)
+OF = [earlier, graded]
+
+
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+@pytest.mark.parametrize("stores", OF)
+def test_some_forgeries(stores: Callable[[Path], list[Path]], tmp_path: Path) -> None:
+    check(stores(tmp_path), tmp_path, 40, 1)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice")
+@pytest.mark.parametrize("stores", OF)
 @pytest.mark.parametrize("n", [300, pytest.param(1000, marks=pytest.mark.nightly)])
-def test_many_forgeries(tmp_path: Path, n: int) -> None:
-    check(tmp_path, n, 2)
+def test_many_forgeries(stores: Callable[[Path], list[Path]], tmp_path: Path, n: int) -> None:
+    check(stores(tmp_path), tmp_path, n, 2)

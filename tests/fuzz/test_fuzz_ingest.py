@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 import reference_parser as reference
+from parts import cells
 
 import irt_dask as irt
 from irt_dask.errors import InputError
-from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.store import manifest
+from irt_dask.store.nonresponse import says_nonresponse
 
 IDS = [
     "a", "b", "A", "ann b", "Korea, Republic of", 'say "hi"', "é", "e\u0301", "学生", "🙂", "Ω",
@@ -43,12 +44,30 @@ CODES: list[tuple[Any, dict[str, str] | None]] = [
     (["7"], {"1": "wrong", "0": "right", "": "wrong"}),
     ((), {"NA": "right", ".": "wrong"}),
 ]
+#: The same where items have more than two categories.
+LABELS: list[tuple[Any, dict[str, Any] | None]] = [
+    ((), None),
+    (["9"], None),
+    (["x", -9], {"never": 0, "often": 1, "always": 2}),
+    ((), {"never": 0, "seldom": 1, "r": "missing", "9": "wrong"}),
+    ((), {"0.5": 1, "1": 2, "2": 3}),
+    ("99", {"1": 0, "2": 1, "3": 2, "4": 3}),
+    ((), {"O": "omitted", "R": "not reached", "3": "missing"}),
+]
+#: What labels mean to some items alone.
+OWN = [
+    {"1": 0, "2": 1, "3": 2},
+    {"0": 2, "2": 0, "never": "missing"},
+    {"NA": 1, "0": "missing", "": "wrong"},
+    {"3": "omitted", "4": 2},
+]
 PARQUET = True
 #: Items without responses, and what columns are called, are said; tests/ingest has that.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::irt_dask.errors.Notice"),
     pytest.mark.filterwarnings("ignore::irt_dask.errors.DataWarning"),
 ]
+GRADED = [pytest.param(False, id="right or wrong"), pytest.param(True, id="categories")]
 TEXT = ("csv", "csv", "csv", "tsv", "tab", "jsonl", "jsonl", "ndjson")
 
 
@@ -69,15 +88,27 @@ class Case:
 # --- good files -----------------------------------------------------------------------------------
 
 
-def make(rng: random.Random, kind: str) -> Case:
-    """Draw the content of a file."""
+def make(rng: random.Random, kind: str, graded: bool = False) -> Case:
+    """Draw the content of a file; ``graded``: items may have more than two categories."""
     persons = pick_ids(rng, rng.randint(1, 10))
     items = pick_ids(rng, rng.randint(1, 5))
-    missing, recode = rng.choice(CODES)
+    missing, recode = rng.choice(LABELS if graded else CODES)
     options: dict[str, Any] = {"missing": missing, "recode": recode}
     values = ["1", "0", "1", "0", "1.0", "0.0", *reference.MISSING_CODES, *(recode or {})]
+    if graded:
+        values += [
+            "2",
+            "3",
+            "2",
+            "3",
+            "2.0",
+            "0",
+            "1",
+            *"0123" * 6,
+            rng.choice(["1", "1", "4", "14"]),
+        ]
     values += [str(m) for m in ([missing] if isinstance(missing, (str, int)) else missing)]
-    if recode is None and rng.random() < 0.3:
+    if recode is None and not graded and rng.random() < 0.3:
         options["key"] = {i: rng.choice("ABCD1234") for i in [*items, "no such item"]}
         values += [*"ABCD1234", "B", "C"]
     if rng.random() < 0.1:
@@ -110,6 +141,11 @@ def make(rng: random.Random, kind: str) -> Case:
             options["key"] |= dict.fromkeys(items, "A")
         names += items
         rows = [[p, *(value() for _ in items)] for p in persons]
+    if graded:
+        said, labelled = categories(rng, items)
+        options |= said
+        for item in labelled:
+            options["recode"] = {**(options["recode"] or {}), item: rng.choice(OWN)}
     for role in extra:
         names.append(f"the {role}")
         columns[role] = f"the {role}"
@@ -128,6 +164,20 @@ def make(rng: random.Random, kind: str) -> Case:
     if kind in ("jsonl", "ndjson"):
         case.records = json_objects(rng, case, items)
     return case
+
+
+def categories(rng: random.Random, items: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """How many categories items have, said in one of the ways there are, and which count back.
+
+    And those that have labels of their own.
+    """
+    by_item = {i: rng.choice([2, 4, 4, 3, 15]) for i in items if rng.random() < 0.8}
+    k = rng.choice([4, 4, 5, "data", by_item, by_item, by_item])
+    plain = [i for i in items if not {*i} & {*"*?[:"}]
+    back = rng.sample(plain, rng.randint(0, min(2, len(plain)))) if rng.random() < 0.4 else []
+    labelled = [i for i in plain if by_item.get(i, 2) > 2 or k != by_item]
+    labelled = [i for i in labelled if rng.random() < 0.3]
+    return {"categories": k or 4, "reverse": [] if k == "data" else back}, labelled
 
 
 def pick_ids(rng: random.Random, n: int) -> list[str]:
@@ -363,11 +413,21 @@ def must(condition: bool, text: str) -> None:
         raise DisagreementError(text)
 
 
+#: In the reference a mark that a response was omitted; the one above it: that it was not reached.
+OMITTED = reference.WORDS["omitted"]
+
+
 def content(store: irt.Responses) -> tuple[Any, ...]:
     blocks = range(store.n_blocks)
     persons = [p for k in blocks for p in store.person_ids(k)]
     data = [store.read_block(k) for k in blocks]
-    matrix = np.concatenate([to_dense(b.data).values for b in data]).tolist()
+    matrix = cells(store)
+    if says_nonresponse(store):
+        wrong = cells(store.select(omitted="wrong", not_reached="wrong"))
+        late = cells(store.select(omitted="missing", not_reached="wrong"))
+        reached = np.where((wrong == 0) & (late < 0), OMITTED, OMITTED + 1)
+        matrix = np.where((matrix < 0) & (wrong == 0), reached, matrix)
+    matrix = matrix.tolist()
     weights = None if data[0].weight is None else [w for b in data for w in b.weight]
     groups = [g for k in blocks for g in store.groups(k)] if store.has_groups else None
     return persons, list(store.item_id), matrix, weights, groups
@@ -379,6 +439,16 @@ def same(store: irt.Responses, expected: reference.Reading, where: str = "") -> 
         must(got == wanted, f"{where}{name} differs: {got} for {wanted}")
 
 
+def counts(case: Case, expected: reference.Reading) -> tuple[int, ...]:
+    """The number of categories of each item."""
+    given = case.options.get("categories")
+    if given == "data":
+        codes = np.where(np.array(expected.matrix) < reference.MOST, expected.matrix, -1)
+        return tuple(np.maximum(2, 1 + codes.max(axis=0)).tolist())
+    others, named = reference.categories_of(given)
+    return tuple(named.get(item, others) for item in expected.items)
+
+
 def compare(path: Path, case: Case, read: Callable[..., reference.Reading], tally: Counter) -> None:
     """Ingest once for each way of treating bad rows, and compare."""
     options = dict(case.options)
@@ -386,10 +456,15 @@ def compare(path: Path, case: Case, read: Callable[..., reference.Reading], tall
         options["key"] = path.with_name("key.csv")
         with options["key"].open("w", newline="") as f:
             csv.writer(f).writerows([("item", "key"), *case.options["key"].items()])
+    if isinstance(options.get("categories"), dict) and len(case.data) % 2:
+        options["categories"] = path.with_name("key.csv")
+        with options["categories"].open("w", newline="") as f:
+            csv.writer(f).writerows([("item", "categories"), *case.options["categories"].items()])
     layout = random.Random(len(case.data)).choice(["auto", "dense", "csr"])
     options |= {
         "layout": layout,
         "rows_per_block": random.Random(path.name).choice([None, None, 1, 4]),
+        "null_categories": "keep",
     }
     try:
         expected: reference.Reading | None = reference.answered(read(**case.options))
@@ -419,6 +494,7 @@ def compare(path: Path, case: Case, read: Callable[..., reference.Reading], tall
         must(bad == [], f"taken, where the reference refuses: {bad or refused_at or 'the file'}")
         assert expected is not None
         same(store, expected)
+        must(store.n_categories == counts(case, expected), f"K: {store.n_categories}")
         store.verify()
         tally["taken"] += 1
 
@@ -464,14 +540,14 @@ def compare(path: Path, case: Case, read: Callable[..., reference.Reading], tall
 QUARANTINE = {"line", "column", "value", "reason", "text"}
 
 
-def run(seed: int, n: int, folder: Path) -> tuple[Counter, list[str]]:
+def run(seed: int, n: int, folder: Path, graded: bool) -> tuple[Counter, list[str]]:
     """Try ``n`` files; return what happened how often, and what must not happen."""
     tally: Counter = Counter()
     wrong = []
     for k in range(n):
         rng = random.Random(f"{seed}-{k}")
         kind = "parquet" if k % 8 == 7 and PARQUET else rng.choice(TEXT)
-        case = make(rng, kind)
+        case = make(rng, kind, graded)
         here = folder / str(k)
         here.mkdir()
         if kind == "parquet":
@@ -511,31 +587,37 @@ def small_pieces(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, name, value)
 
 
-def check(seed: int, n: int, folder: Path) -> None:
-    tally, wrong = run(seed, n, folder)
+def check(seed: int, n: int, folder: Path, graded: bool) -> None:
+    tally, wrong = run(seed, n, folder, graded)
     print(f"\n{n} files: " + ", ".join(f"{v} {k}" for k, v in sorted(tally.items())))
     assert not wrong, f"{len(wrong)} of {n} files:\n" + "\n".join(wrong[:20])
     assert tally["taken"] > n / 6
     assert tally["refused, first bad line named"] > n / 10
 
 
-def test_some_files(tmp_path: Path) -> None:
-    check(1, 20, tmp_path)
+@pytest.mark.parametrize("graded", GRADED)
+def test_some_files(tmp_path: Path, graded: bool) -> None:
+    check(1, 20, tmp_path, graded)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("graded", GRADED)
 @pytest.mark.parametrize("n", [80, pytest.param(4000, marks=pytest.mark.nightly)])
-def test_many_files(tmp_path: Path, n: int) -> None:
-    check(2, n, tmp_path)
+def test_many_files(tmp_path: Path, n: int, graded: bool) -> None:
+    check(2, n, tmp_path, graded)
 
 
 # --- a file in two halves -------------------------------------------------------------------------
 
 
-def halves(rng: random.Random, folder: Path) -> tuple[list[Path], list[Any], dict[str, Any]]:
+def halves(
+    rng: random.Random, folder: Path, graded: bool
+) -> tuple[list[Path], list[Any], dict[str, Any]]:
     """Write the two halves of a file; return them, what the reference reads, and the options."""
     kind = rng.choice([*TEXT, "parquet"])
-    case = make(rng, kind)
+    case = make(rng, kind, graded)
+    if case.options.get("categories") == "data":  # which each half would say for itself
+        case.options["categories"] = 5
     rows: list[Any] = case.records
     if case.shape == "long":  # no person in both halves, as a rule
         place = next(k for k, name in enumerate(case.names) if is_person(name))
@@ -560,7 +642,8 @@ def halves(rng: random.Random, folder: Path) -> tuple[list[Path], list[Any], dic
             path.write_bytes(gzip.compress(half.data) if packed else half.data)
             read = functools.partial(reference.read, path)
         try:
-            readings.append(read(**case.options))
+            known = reference.answered(readings[0]).items if k and readings[0] else ()
+            readings.append(read(**case.options, known=known))
         except reference.RefusedError:
             readings.append(None)
         paths.append(path)
@@ -590,9 +673,9 @@ def joined(first: reference.Reading, second: reference.Reading | None) -> Any:
     return persons, items, [*before, *more], weights, groups
 
 
-def append_once(rng: random.Random, folder: Path) -> str:
+def append_once(rng: random.Random, folder: Path, graded: bool) -> str:
     """Ingest one half and append the other; return what happened."""
-    paths, (first, second), options = halves(rng, folder)
+    paths, (first, second), options = halves(rng, folder, graded)
     try:
         first = first and reference.answered(first)
     except reference.RefusedError:
@@ -600,7 +683,7 @@ def append_once(rng: random.Random, folder: Path) -> str:
     if first is None:
         return "first half refused"
     layout, rows = rng.choice(["dense", "csr"]), [rng.choice([None, 1, 2]) for _ in paths]
-    options = {**options, "on_error": "quarantine"}
+    options = {**options, "on_error": "quarantine", "null_categories": "keep"}
     store = folder / "store"
     old = irt.ingest(paths[0], store, layout=layout, rows_per_block=rows[0], **options)
     expected = joined(first, second)
@@ -623,7 +706,7 @@ def append_once(rng: random.Random, folder: Path) -> str:
     return "both halves taken"
 
 
-def append(seed: int, n: int, folder: Path) -> None:
+def append(seed: int, n: int, folder: Path, graded: bool) -> None:
     tally: Counter = Counter()
     wrong = []
     for k in range(n):
@@ -633,7 +716,7 @@ def append(seed: int, n: int, folder: Path) -> None:
             if k % 4 == 0:
                 small_pieces(patch)
             try:
-                tally[append_once(random.Random(f"append {seed}-{k}"), here)] += 1
+                tally[append_once(random.Random(f"append {seed}-{k}"), here, graded)] += 1
             except Exception as error:
                 wrong.append(f"append {seed}-{k}: {type(error).__name__}: {error}")
         shutil.rmtree(here)
@@ -642,14 +725,16 @@ def append(seed: int, n: int, folder: Path) -> None:
     assert tally["both halves taken"] > n / 4
 
 
-def test_five_files_in_halves(tmp_path: Path) -> None:
-    append(1, 5, tmp_path)
+@pytest.mark.parametrize("graded", GRADED)
+def test_five_files_in_halves(tmp_path: Path, graded: bool) -> None:
+    append(1, 5, tmp_path, graded)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("graded", GRADED)
 @pytest.mark.parametrize("n", [30, pytest.param(1000, marks=pytest.mark.nightly)])
-def test_many_files_in_halves(tmp_path: Path, n: int) -> None:
-    append(2, n, tmp_path)
+def test_many_files_in_halves(tmp_path: Path, n: int, graded: bool) -> None:
+    append(2, n, tmp_path, graded)
 
 
 # --- files that chance does not find --------------------------------------------------------------

@@ -24,12 +24,14 @@ ALIASES = {
     "response": "response resp score correct x y item_score answer_correct",
 }
 MISSING_CODES = ("", "NA", "NaN", "nan", "-1", ".", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null")
+CODES = {text: code for code in range(15) for text in (f"{code}", f"{code}.0")}
 TRUTH = {"TRUE": 1, "True": 1, "true": 1, "FALSE": 0, "False": 0, "false": 0}
 ENCODINGS = {  # by byte order mark, the longer ones first
     b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
 }  # fmt: skip
-WORDS = {"right": 1, "wrong": 0, "missing": -1}
+WORDS = {"right": 1, "wrong": 0, "missing": -1, "omitted": 15, "not reached": 16}
+MOST = 15  # categories of an item; codes from here on say why there is no response
 RIGHT, WRONG, MISSING = 1, 0, -1
 
 
@@ -82,9 +84,7 @@ def read(
     *,
     shape: str | None = None,
     columns: dict[str, Any] | None = None,
-    missing: Any = (),
-    recode: dict[str, str] | None = None,
-    key: dict[str, str] | None = None,
+    **meanings: Any,
 ) -> Reading:
     """Read a .csv, .tsv, .tab, .jsonl or .ndjson file, perhaps .gz; set bad rows aside."""
     path = Path(path)
@@ -94,7 +94,7 @@ def read(
         table = json_table(lines, shape, columns or {})
     else:
         table = text_table(lines, "," if kind == "csv" else "\t", shape, columns or {})
-    return collect(*table, Codes(missing, recode, key), columns or {})
+    return collect(*table, Codes(**meanings), columns or {})
 
 
 def read_records(
@@ -103,9 +103,7 @@ def read_records(
     *,
     shape: str | None = None,
     columns: dict[str, Any] | None = None,
-    missing: Any = (),
-    recode: dict[str, str] | None = None,
-    key: dict[str, str] | None = None,
+    **meanings: Any,
 ) -> Reading:
     """Read a table of Python values, as Parquet holds them; rows count from 1."""
     columns = columns or {}
@@ -114,7 +112,7 @@ def read_records(
         (number, row_of(dict(zip(names, record, strict=True)), shape, roles, items))
         for number, record in enumerate(records, 1)
     ]
-    return collect(rows, shape, items, Codes(missing, recode, key), columns)
+    return collect(rows, shape, items, Codes(**meanings), columns)
 
 
 def answered(reading: Reading) -> Reading:
@@ -434,14 +432,43 @@ def json_row(
 class Codes:
     """What a value means."""
 
-    def __init__(self, missing: Any, recode: dict[str, str] | None, key: dict[str, str] | None):
+    def __init__(
+        self,
+        missing: Any = (),
+        recode: dict[str, Any] | None = None,
+        key: dict[str, str] | None = None,
+        categories: Any = None,
+        reverse: Any = (),
+        known: Any = (),
+    ):
         more = [missing] if isinstance(missing, (str, int, float)) else list(missing)
+        self.others, self.named = categories_of(categories)
+        self.known = {*known}  # items of a store to which the file is added
+        self.reverse = {composed(item) for item in reverse}
+        most = max(self.others, *self.named.values(), 2)
+        said = 2 if categories == "data" else most
+        if any(CODES.get(str(code).strip(), MOST) < said for code in more):
+            raise RefusedError
         self.table = dict.fromkeys([*MISSING_CODES, *written(more)], MISSING)
         if key is None:
-            self.table |= {"1": RIGHT, "1.0": RIGHT, "0": WRONG, "0.0": WRONG, **TRUTH}
+            self.table |= {**CODES, **TRUTH}
             self.table.setdefault("None", MISSING)
-        for code, word in (recode or {}).items():
-            self.table |= dict.fromkeys(written([code]), WORDS[word])
+            self.table |= dict.fromkeys(written(more), MISSING)
+        of_items = {i: of for i, of in (recode or {}).items() if isinstance(of, dict)}
+        self.of_items: dict[str, dict[str, int]] = {}
+        for item, of in of_items.items():
+            k = self.named.get(composed(item), self.others)
+            meanings = {code: WORDS.get(word, word) for code, word in of.items()}
+            if composed(item) in self.of_items or any(k <= c < MOST for c in meanings.values()):
+                raise RefusedError
+            self.of_items[composed(item)] = {
+                text: c for code, c in meanings.items() for text in written([code])
+            }
+        for code, word in ((c, w) for c, w in (recode or {}).items() if c not in of_items):
+            meaning = WORDS.get(word, word)
+            if most <= meaning < MOST:
+                raise RefusedError
+            self.table |= dict.fromkeys(written([code]), meaning)
         self.key = None if key is None else {composed(i): option for i, option in key.items()}
         if key is not None and any(self.key[composed(i)] != option for i, option in key.items()):
             raise RefusedError
@@ -449,8 +476,11 @@ class Codes:
     def __call__(self, value: Any, item: str) -> int:
         texts = spellings(value)
         for text in texts:
+            if text in self.of_items.get(item, {}):
+                return self.category(self.of_items[item][text], item)
+        for text in texts:
             if text in self.table:
-                return self.table[text]
+                return self.category(self.table[text], item)
         if self.key is None or ({*texts} & {"None", "-"} - {*self.key.values()}):
             raise BadRowError
         for text, code in self.table.items():  # beside a key, numbers are compared as numbers
@@ -458,6 +488,25 @@ class Codes:
                 return code
         option = self.key.get(item)
         return RIGHT if option in texts or one_number(option, texts[-1]) else WRONG
+
+    def category(self, code: int, item: str) -> int:
+        """The code of an item's category, which some items count back."""
+        k = self.named.get(item, self.others)
+        if not 0 <= code < MOST:
+            return code
+        if code >= k:
+            raise BadRowError
+        return k - 1 - code if item in self.reverse else code
+
+
+def categories_of(categories: Any) -> tuple[int, dict[str, int]]:
+    """K of items that are not named, and of those that are."""
+    if isinstance(categories, dict):
+        named = {composed(item): k for item, k in categories.items()}
+        if len(named) < len(categories):
+            raise RefusedError
+        return 2, named
+    return {None: 2, "data": MOST}.get(categories, categories), {}
 
 
 def number_in(text: str | None) -> float:
@@ -568,7 +617,8 @@ def collect(
         about.setdefault(person, (weight, group))
         seen.setdefault(person, {}).update(answers)
         order.update(dict.fromkeys(names))
-    if not seen or not order:
+    lacking = {*codes.reverse, *({*codes.of_items} - codes.known)} - {*order}
+    if not seen or not order or lacking:
         raise RefusedError(min(bad, default=None))
     return Reading(
         [*seen],

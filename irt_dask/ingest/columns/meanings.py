@@ -10,6 +10,7 @@ from typing import Any
 from irt_dask.errors import InputError, listed
 from irt_dask.ingest.columns.numbers import alike, number_of, spellings
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
+from irt_dask.variables import identifier
 
 #: Codes as they are written; which of them an item has is another matter (``limits``).
 CODES = {text: code for code in range(MOST) for text in spellings(code)}
@@ -103,27 +104,50 @@ def refuse_responses(missing: Sequence[str], n_categories: int) -> None:
 
 
 def recoded(recode: Any) -> dict[str, int]:
-    """Return the code that each text is said to mean."""
+    """Return the code that each text is said to mean whatever the item."""
     if recode is None:
         return {}
     if not isinstance(recode, Mapping):
         raise InputError(
-            f"recode must be a dict like {{'9': 'wrong'}}, not {type(recode).__name__}"
+            f"recode must be a dict like {{'9': 'wrong'}}, or a table with the columns item, label "
+            f"and code, not {type(recode).__name__}"
         )
     if (what := undecided(recode)) is not None:
         raise InputError(f"recode: {what}")
+    return _codes({k: v for k, v in recode.items() if not isinstance(v, Mapping)}, "")
+
+
+def recoded_by_item(recode: Any, decimal: str | None) -> dict[str, dict[str, int]]:
+    """Return the code of each text by item, as the items were listed: the dicts in ``recode``."""
+    found: dict[str, dict[str, int]] = {}
+    for given, meanings in ({} if recode is None else recode).items():
+        if not isinstance(meanings, Mapping):
+            continue
+        item = identifier(texts_of(given, "recode")[0])
+        if item in found:
+            raise InputError(f"recode names the item {item!r} twice")
+        said = _codes(meanings, f" of the item {item!r}")
+        ways = {way: code for text, code in said.items() for way in alike(text, decimal)}
+        found[item] = ways | said  # what was said of one way to write a number goes before others
+        if decimal == ",":
+            for text in [t for t in ways if "." in t]:
+                found[item].setdefault(text.replace(".", ","), ways[text])
+    return found
+
+
+def _codes(recode: Mapping[Any, Any], where: str) -> dict[str, int]:
     codes: dict[str, int] = {}
     for given, meaning in recode.items():
         code = _meant(meaning)
         if code is None:
             raise InputError(
-                f"recode={{{given!r}: {meaning!r}}}: a code means {', '.join(map(repr, WORDS))}, "
-                f"or a whole number from 0 to {MOST - 1}"
+                f"recode{where or '='}{': ' * bool(where)}{{{given!r}: {meaning!r}}}: a code means "
+                f"{', '.join(map(repr, WORDS))}, or a whole number from 0 to {MOST - 1}"
             )
         for text in texts_of(given, "recode"):
             if codes.setdefault(text, code) != code:
                 raise InputError(
-                    f"recode: {text!r} has two meanings, {meaning_of(codes[text])!r} and "
+                    f"recode{where}: {text!r} has two meanings, {meaning_of(codes[text])!r} and "
                     f"{meaning_of(code)!r}"
                 )
     return codes
@@ -131,7 +155,11 @@ def recoded(recode: Any) -> dict[str, int]:
 
 def undecided(recode: Mapping[Any, Any]) -> str | None:
     """Say for which labels somebody has still to say the code; None if for none."""
-    of = [str(label) for label, meaning in recode.items() if meaning == UNDECIDED]
+    every = [
+        *recode.items(),
+        *(p for v in recode.values() if isinstance(v, Mapping) for p in v.items()),
+    ]
+    of = list(dict.fromkeys(str(label) for label, meaning in every if meaning == UNDECIDED))
     if not of:
         return None
     return (

@@ -48,7 +48,7 @@ class Recorder(Codes):
 
     def meaning(self, text: str, column: str) -> str:
         """Return what a value is taken for; a column is an item, or "" where it holds any."""
-        code = self.code(text)
+        code = self.code_of(text, column)
         words = {MISSING: "not observed", UNKNOWN: NOT_KNOWN, None: "an answer"}
         k = self.limits.of(column)
         if code in words:

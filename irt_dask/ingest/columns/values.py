@@ -19,12 +19,14 @@ from irt_dask.ingest.columns.meanings import (
     meaning_of,
     missing_codes,
     recoded,
+    recoded_by_item,
     refuse_responses,
     table_of,
 )
 from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
 from irt_dask.ingest.columns.patterns import ItemFilter
 from irt_dask.ingest.columns.reasons import OTHER_CASE, dropped, reason, unlike
+from irt_dask.ingest.columns.recodes import ItemRecodes
 from irt_dask.ingest.columns.unlisted import Unlisted, graded
 from irt_dask.ingest.columns.unlisted import add as add_unlisted
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
@@ -48,6 +50,7 @@ class Codes:
     limits: Limits = field(default_factory=Limits)
     reverse: ItemFilter = field(default_factory=ItemFilter)  # items whose codes are counted back
     trials: int = 0  # responses are shares of so many attempts, if any
+    item_recodes: ItemRecodes = field(default_factory=ItemRecodes)  # of answers to some items
 
     @classmethod
     def checked(
@@ -59,6 +62,7 @@ class Codes:
         return cls(
             table, recoded(recode), missing_codes(missing), decimal=decimal,
             limits=limits or Limits(),
+            item_recodes=ItemRecodes.of(recoded_by_item(recode, decimal)),
         )  # fmt: skip
 
     def with_key(self, key: Key) -> Codes:
@@ -121,17 +125,20 @@ class Codes:
     @property
     def by_item(self) -> bool:
         """Whether what a value means depends on the item."""
-        return self.key is not None or self.limits.by_item or bool(self.reverse)
+        own = bool(self.reverse) or bool(self.item_recodes)
+        return self.key is not None or self.limits.by_item or own
 
     @property
     def nonresponse(self) -> bool:
         """Whether some values say why there is no response."""
-        return any(code >= MOST for code in self.recodes.values())
+        every = [self.recodes, *self.item_recodes.names.values()]
+        return any(code >= MOST for of in every for code in of.values())
 
     @property
     def plain(self) -> bool:
         """Whether codes are as they stand in the file."""
-        return self.key is None and not self.recodes and not self.reverse
+        own = bool(self.reverse) or bool(self.item_recodes)
+        return self.key is None and not self.recodes and not own
 
     def decode(self, values: Distinct, items: Sequence[str], item: np.ndarray) -> np.ndarray:
         """Return the int8 code of each value, ``UNKNOWN`` where its item has none for it.
@@ -146,6 +153,8 @@ class Codes:
         codes = np.take(lookup, values.index)
         if self.key is not None:
             self._score(codes, values, items, item)
+        if self.item_recodes:
+            self._recode(codes, values, items, item)
         k = np.array([self.limits.of(i) for i in items] or [BINARY], dtype=np.int8)
         k = np.broadcast_to(np.take(k, item), codes.shape)
         codes[(codes >= k) & (codes < MOST)] = UNKNOWN
@@ -203,6 +212,27 @@ class Codes:
             mine = index == np.take(place, item)
             codes[mine] = np.broadcast_to(np.take(score, item), codes.shape)[mine]
 
+    def _recode(
+        self, codes: np.ndarray, values: Distinct, items: Sequence[str], item: np.ndarray
+    ) -> None:
+        """Put what texts mean as answers to some items in the place of their codes."""
+        n, place = len(values.values), dict[str, list[int]]()
+        for k, text in enumerate(values.stripped):
+            place.setdefault(text, []).append(k)
+        meant = {
+            j * n + k: code
+            for j, i in enumerate(items)
+            for text, code in self.item_recodes.meanings(i).items()
+            for k in place.get(text, ())
+        }
+        if not meant:
+            return
+        pairs = np.array(sorted(meant))
+        found = item.astype(np.int64) * n + values.index
+        at = np.minimum(np.searchsorted(pairs, found), pairs.size - 1)
+        mine = pairs[at] == found
+        codes[mine] = np.array([meant[p] for p in pairs.tolist()], dtype=np.int8)[at[mine]]
+
     def _answer(self, text: str) -> str | float:
         """Return the number that is the answer, else the text: programs write 2 as 2.0."""
         number = number_of(text, self.decimal)
@@ -218,6 +248,11 @@ class Codes:
         if self._in_another_case(text) is not None:
             return UNKNOWN
         return self._of_answers.get(self._answer(text))
+
+    def code_of(self, text: str, item: str) -> int | None:
+        """Return what a value means as an answer to an item."""
+        own = self.item_recodes.meanings(item)
+        return own[text] if text in own else self.code(text)
 
     def _in_another_case(self, text: str) -> str | None:
         """Return an option of the key from which an answer differs in case alone, d from D.
@@ -276,7 +311,7 @@ class Codes:
         ``seen`` are answers to the item.
         """
         text = value.strip()
-        code = self.code(text)
+        code = self.code_of(text, item)
         if code is None:  # an answer whose score is no category any more
             code = dict(self._options.get(item, ())).get(self._answer(text), 0)
         if item in self.limits.collapsed and 0 <= code < self.limits.of(item):

@@ -1,4 +1,4 @@
-"""What the caller says of items one by one, in a dict or a small table: keys and categories."""
+"""What the caller says of items one by one, in a dict or a small table: keys, K and labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from irt_dask.errors import InputError, Notice
 from irt_dask.ingest.columns.header import Header
 from irt_dask.ingest.columns.limits import DATA
-from irt_dask.ingest.columns.meanings import texts_of
+from irt_dask.ingest.columns.meanings import recoded, texts_of
 from irt_dask.ingest.columns.numbers import number_of
 from irt_dask.ingest.columns.values import Key
 from irt_dask.ingest.sources.delimited import DELIMITERS, Table, open_table, parse
@@ -157,6 +157,54 @@ def _categories_of_file(path: str | PathLike[str], dialect: Dialect) -> dict[str
             raise error(f"the item {item!r} has a number of categories already")
         try:
             found[item] = check_count(item, _whole(values["categories"], dialect))
+        except InputError as wrong:
+            raise error(str(wrong)) from None
+    return found
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+def read_recode(recode: Any, dialect: Dialect = UNSAID) -> Any:
+    """Return what ``recode=`` says as a dict, of which that of an item may be a dict of its own.
+
+    It may be a table, a file or a DataFrame with columns item, label and code.
+    """
+    if isinstance(recode, (str, PathLike)):
+        if kind_of(PurePath(recode)) not in DELIMITERS:
+            raise InputError(
+                f"recode={str(recode)!r} is neither a dict like {{'9': 'wrong'}} nor a .csv, .tsv "
+                f"or .tab file with columns item, label and code"
+            )
+        return _recode_of_file(recode, dialect)
+    if not hasattr(recode, "columns"):
+        return recode
+    lacking = [name for name in ("item", "label", "code") if name not in recode.columns]
+    if lacking:
+        raise InputError(f"recode= is a table without the column {lacking[0]!r}")
+    if recode[["item", "label", "code"]].isna().to_numpy().any():
+        raise InputError("recode= is a table with an empty cell; say item, label and code of each")
+    found: dict[str, dict[Any, Any]] = {}
+    for item, label, code in zip(
+        *(recode[name].tolist() for name in ("item", "label", "code")), strict=True
+    ):
+        of = found.setdefault(identifier(str(item).strip()), {})
+        if label in of:
+            raise InputError(f"recode= names the label {label!r} of the item {item!r} twice")
+        of[label] = _whole(code, dialect) if isinstance(code, str) else code
+    return found
+
+
+def _recode_of_file(path: str | PathLike[str], dialect: Dialect) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for item, values, error in _rows(path, ("item", "label", "code"), (), dialect, {}):
+        label, code = values["label"], values["code"]
+        of = found.setdefault(item, {})
+        if label in of:
+            raise error(f"the item {item!r} has a code for {label!r} already, on an earlier line")
+        of[label] = _whole(code, dialect)
+        try:
+            recoded({label: of[label]})
         except InputError as wrong:
             raise error(str(wrong)) from None
     return found
