@@ -276,8 +276,7 @@ class RunDirectory:
     def finished(self, stage: str) -> bool:
         """Whether a stage is done; what it wrote must still be there, unchanged.
 
-        Check, population, scores, tables and report are made again if they were removed: of items
-        no estimate depends on them.
+        What was removed is made again if no estimate of items depends on it, else it is an error.
         """
         if stage not in self.stages:
             return False

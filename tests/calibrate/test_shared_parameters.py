@@ -208,10 +208,10 @@ def test_moves_have_their_density_on_the_orbit(sharing, held):
             out += power * norm.logpdf(mean[:2], 0.0, [1.0, 3.0]).sum()
         return out
 
-    at, at_mean, _ = prior._shifted(x, mean, covariance, power, sums, 0.0)
+    at, at_mean, _, _ = prior._shifted(x, mean, covariance, power, sums, 0.0)
     moved = [prior._shifted(x, mean, covariance, power, sums, z) for z in (-2.0, 2.0)]
     values, a = [], np.exp(x[0, 0])
-    for y, m, _ in ((at, at_mean, 0.0), *moved):
+    for y, m, *_ in ((at, at_mean), *moved):
         shift = (y[1, 0] - x[1, 0]) / a
         values.append(log_density(y, m, theta - shift))
     np.testing.assert_allclose(np.array(values[1:]) - values[0], -2.0, rtol=1e-9)

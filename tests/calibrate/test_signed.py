@@ -162,6 +162,30 @@ def test_stretches_have_their_density_on_the_orbit(held):
         assert slope(0.3)[0] == pytest.approx(numerical, rel=1e-6, abs=1e-4)
 
 
+def test_shifts_have_their_density_on_the_orbit():
+    """At the centre and two SDs away, whatever the random number: exp(-2) as dense, no Jacobian."""
+    rng = np.random.default_rng(5)
+    for held in (False, True) * 5:
+        n, m = int(rng.integers(5, 60)), int(rng.integers(2, 9))
+        theta, x = rng.normal(0.4, 1.2, n), rng.normal(0.2, 0.8, (2, m))
+        mean, root = rng.normal(0.0, 0.5, 2), rng.normal(0.0, 0.5, (2, 2))
+        covariance = root @ root.T + 0.2 * np.eye(2)
+        prior = LEANING.holding(covariance) if held else LEANING
+        power, sums = rng.uniform(0.1, 1.0) if held else 1.0, (n, theta.sum(), theta @ theta)
+        values = []
+        for z in (0.0, -2.0, 2.0):
+            y, centre, wide, s2 = prior._shifted(x, mean, covariance, power, sums, z)
+            shift = (y[1] - x[1]) / x[0]
+            np.testing.assert_allclose(shift, shift[0])
+            assert s2 == pytest.approx(((theta - shift[0]) ** 2).sum())
+            if not held:  # the items' own density stays
+                before = multivariate_normal(mean, covariance).logpdf(x.T).sum()
+                after = multivariate_normal(centre, wide).logpdf(y.T).sum()
+                assert after == pytest.approx(before, rel=1e-9)
+            values.append(log_joint(theta - shift[0], y, centre, wide, prior, power))
+        np.testing.assert_allclose(np.array(values[1:]) - values[0], -2.0, rtol=1e-8)
+
+
 def test_moves_go_along_the_orbit():
     # Two points of one orbit and the same random numbers: the same destination, if accepted.
     rng = np.random.default_rng(15)
@@ -178,8 +202,12 @@ def test_moves_go_along_the_orbit():
             return prior.move(x, mean, covariance, 1.0, sums, words)
 
         one = moved(theta, x, mean, covariance)
-        shifted = x + np.stack([0.0 * x[0], 0.3 * x[0]]), mean + np.array([0.0, 0.3 * x[0].mean()])
-        for got, exact in zip(moved(theta - 0.3, *shifted, covariance), one, strict=True):
+        shear = np.array([[1.0, 0.0], [0.3, 1.0]])
+        shifted = (
+            (shear @ x, mean + np.array([0.0, 0.3 * x[0].mean()]), covariance) if held
+            else (shear @ x, shear @ mean, shear @ covariance @ shear.T)
+        )  # fmt: skip
+        for got, exact in zip(moved(theta - 0.3, *shifted), one, strict=True):
             np.testing.assert_allclose(got, exact, atol=1e-8)
 
 

@@ -260,14 +260,17 @@ def test_moves_leave_the_likelihood_and_go_along_the_orbit(plain):
         mean, words = rng.normal(0.0, 0.5, (len(prior.design), 2)), rng.random(WORDS_MOVE)
         words[2] = 1e-300  # accept
 
-        def moved(theta, x, mean, words=words, prior=prior, covariance=covariance):
+        def moved(theta, x, mean, covariance=covariance, words=words, prior=prior):
             sums = float(theta.size), float(theta.sum()), float((theta**2).sum())
             return prior.move(x, mean, covariance, 1.0, sums, words)
 
         one, a = moved(theta, x, mean), prior.slopes(x)
-        moved_mean = mean.copy()
-        moved_mean[:, 1] += 0.3 * prior._along(a)
-        shifted = x + np.stack([0.0 * a, 0.3 * a]), moved_mean
+        moved_mean, with_it = mean.copy(), covariance
+        moved_mean[:, 1] += 0.3 * (prior._along(a) if held or not prior.signed else mean[:, 0])
+        if prior.signed and not held:
+            shear = np.array([[1.0, 0.0], [0.3, 1.0]])
+            with_it = shear @ covariance @ shear.T
+        shifted = x + np.stack([0.0 * a, 0.3 * a]), moved_mean, with_it
         for got, exact in zip(moved(theta - 0.3, *shifted), one, strict=True):
             np.testing.assert_allclose(got, exact, atol=1e-8)
         # what the items' density sees of a stretch is nothing but the common factor

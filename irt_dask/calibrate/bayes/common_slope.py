@@ -224,7 +224,7 @@ class CommonSlope(Hierarchy):
     def _shifted(
         self, x: Floats, mean: Floats, covariance: Floats, power: float,
         abilities: tuple[float, float, float], z: float,
-    ) -> tuple[Floats, Floats, float]:  # fmt: skip
+    ) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
         """See :class:`Hierarchy`: of one slope d and mu' move by the same, s^2 stays."""
         n, s1, s2 = abilities
         x, mean = x.copy(), mean.copy()
@@ -246,7 +246,7 @@ class CommonSlope(Hierarchy):
         shift = slope / precision + z / math.sqrt(precision)
         x[1] += a * shift
         mean += move * shift
-        return x, mean, s2 + n * shift * shift - 2.0 * shift * s1
+        return x, mean, covariance, s2 + n * shift * shift - 2.0 * shift * s1
 
     def _on_orbit(
         self, x: Floats, mean: Floats, covariance: Floats, power: float, n: float, s2: float

@@ -206,13 +206,13 @@ class Hierarchy:
         """Shift and stretch the ability scale together with the prior; x, mean, covariance then.
 
         ``theta - m, d + a m, mu_d + c m`` with c the mean slope, and ``theta e^-v, a e^v`` and what
-        the prior knows of slopes, leave the likelihood and the items' density alone; m and v are
-        drawn from their conditionals on the orbit of the group (Liu and Sabatti 2000), v by a
-        Metropolis-Hastings step.  ``abilities`` are number, sum and sum of squares; ``power`` is
-        that of the items' prior and of mu's.
+        the prior knows of slopes, leave the likelihood alone, and the items' density as far as they
+        can; m and v are drawn from their conditionals on the orbit of the group (Liu and Sabatti
+        2000), v by a Metropolis-Hastings step.  ``abilities`` are number, sum and sum of squares;
+        ``power`` is that of the items' prior and of mu's.
         """
         z = ndtri(u[:2])
-        x, mean, s2 = self._shifted(x, mean, covariance, power, abilities, float(z[0]))
+        x, mean, covariance, s2 = self._shifted(x, mean, covariance, power, abilities, float(z[0]))
         on_orbit = self._on_orbit(x, mean, covariance, power, abilities[0], s2)
         v = stretch(on_orbit, float(z[1]), float(u[2]))
         return self._stretched(x, mean, covariance, v)
@@ -220,8 +220,8 @@ class Hierarchy:
     def _shifted(
         self, x: Floats, mean: Floats, covariance: Floats, power: float,
         abilities: tuple[float, float, float], z: float,
-    ) -> tuple[Floats, Floats, float]:  # fmt: skip
-        """Items, their mean and the sum of squared abilities after the shift: a normal density."""
+    ) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
+        """What a shift makes of them, and of the sum of squared abilities: a normal density."""
         n, s1, s2 = abilities
         x, mean = x.copy(), mean.copy()
         inner = power * np.linalg.inv(covariance)
@@ -235,7 +235,7 @@ class Hierarchy:
         shift = slope / precision + z / math.sqrt(precision)
         x[1] += a * shift
         mean[1] += c * shift
-        return x, mean, s2 + n * shift * shift - 2.0 * shift * s1
+        return x, mean, covariance, s2 + n * shift * shift - 2.0 * shift * s1
 
     def _on_orbit(
         self, x: Floats, mean: Floats, covariance: Floats, power: float, n: float, s2: float

@@ -2,7 +2,9 @@
 
 As :mod:`irt_dask.calibrate.bayes.hierarchy`, in other coordinates.  A stretch of the ability scale
 multiplies the slopes, so that their mean *and* their covariance have to go along if the items'
-density is not to outvote the persons: ``a e^v, mu_a e^v``, and Sigma's row and column of a.
+density is not to outvote the persons: ``a e^v, mu_a e^v``, and Sigma's row and column of a.  A
+shift adds a multiple of a to d: with slopes of both signs it would be the items' to say how far,
+did not mean and covariance shear along, which leaves their density as it is.
 """
 
 from __future__ import annotations
@@ -48,6 +50,20 @@ class SignedHierarchy(Hierarchy):
         """See :class:`Hierarchy`."""
         return self.log_density(np.stack([a, d]))
 
+    def _shifted(
+        self, x: Floats, mean: Floats, covariance: Floats, power: float,
+        abilities: tuple[float, float, float], z: float,
+    ) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
+        """See :class:`Hierarchy`; a covariance that is held cannot go along."""
+        if self.held is not None:
+            return super()._shifted(x, mean, covariance, power, abilities, z)
+        own = power / np.square(self.mean_sd[1:])
+        x, rows, covariances, s2 = sheared(
+            x, mean[None], covariance[None], own, own * (self.mean[1] - mean[1]), self.scale[0],
+            abilities, z,
+        )  # fmt: skip
+        return x, rows[0], covariances[0], s2
+
     def _on_orbit(
         self, x: Floats, mean: Floats, covariance: Floats, power: float, n: float, s2: float
     ) -> Orbit:
@@ -90,7 +106,29 @@ class SignedHierarchy(Hierarchy):
         pull = (self.mean - mean) / np.square(self.mean_sd)
         stretched = 1.0 - self.df + scale * inner[:, 0, 0] + both * inner[:, 0, 1]
         stretched = stretched + mean[:, 0] * pull[:, 0]
-        return float(stretched.mean()), float((a.mean(axis=1) * pull[:, 1]).mean())
+        place = mean[:, 0] * pull[:, 1] + scale * inner[:, 0, 1] + both * inner[:, 1, 1]
+        return float(stretched.mean()), float(place.mean())
+
+
+def sheared(
+    x: Floats, mean: Floats, covariance: Floats, own: Floats, pull: Floats,
+    scale: tuple[float, float], abilities: tuple[float, float, float], z: float,
+) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
+    """``theta - m`` and ``d + m a``, coefficients (q, 2) and covariances (groups, 2, 2) alike.
+
+    The items' density is the same along this orbit, whose Jacobian is 1.  Abilities, coefficients'
+    priors (of precision ``own``, slope ``pull``) and inverse Wishart densities with a ``scale`` of
+    this first row make the density of m normal: tr(scale L^-T Sigma^-1 L^-1) for a shear L.
+    """
+    (n, s1, s2), (aa, ad) = abilities, scale
+    a, inner = mean[:, 0], np.linalg.inv(covariance)
+    precision = n + float(own @ a**2) + aa * float(inner[:, 1, 1].sum())
+    slope = s1 + float(pull @ a) + aa * float(inner[:, 0, 1].sum())
+    slope += ad * float(inner[:, 1, 1].sum())
+    m = slope / precision + z / math.sqrt(precision)
+    shear = np.array([[1.0, 0.0], [m, 1.0]])
+    x, mean, covariance = shear @ x, mean @ shear.T, shear @ covariance @ shear.T
+    return x, mean, covariance, s2 + n * m * m - 2.0 * m * s1
 
 
 def along_slopes(k: float, narrow: float, cross: float, square: float, towards: float) -> Orbit:

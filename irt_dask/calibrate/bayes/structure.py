@@ -19,7 +19,7 @@ from scipy.special import ndtri
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy, Orbit, along_logarithms, inverse_wishart
-from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy, along_slopes
+from irt_dask.calibrate.bayes.signed_hierarchy import SignedHierarchy, along_slopes, sheared
 from irt_dask.items.blocks import Blocks, Covariates
 from irt_dask.kernels.gibbs.learned_item_draws import Normals
 from irt_dask.store.responses import sha256
@@ -302,10 +302,16 @@ class Structured(Hierarchy):
     def _shifted(
         self, x: Floats, mean: Floats, covariance: Floats, power: float,
         abilities: tuple[float, float, float], z: float,
-    ) -> tuple[Floats, Floats, float]:  # fmt: skip
-        """See :class:`Hierarchy`."""
-        n, s1, s2 = abilities
-        x, mean, (prior, own) = x.copy(), mean.copy(), self._of_rows
+    ) -> tuple[Floats, Floats, Floats, float]:  # fmt: skip
+        """See :class:`Hierarchy` and :class:`SignedHierarchy`."""
+        (prior, own), (n, s1, s2) = self._of_rows, abilities
+        if self.signed and self.held is None:
+            pull = power * (prior - mean)[:, 1]
+            return sheared(
+                x, mean, covariance, power * own[:, 1], own[:, 1] * pull, self.scale[0], abilities,
+                z,
+            )  # fmt: skip
+        x, mean = x.copy(), mean.copy()
         inner, a = power * np.linalg.inv(covariance), self.slopes(x)
         move, away = self._along(a), x - self.means(mean)
         along = a - move @ self.design
@@ -317,7 +323,7 @@ class Structured(Hierarchy):
         shift = slope / precision + z / math.sqrt(precision)
         x[1] += a * shift
         mean[:, 1] += move * shift
-        return x, mean, s2 + n * shift * shift - 2.0 * shift * s1
+        return x, mean, covariance, s2 + n * shift * shift - 2.0 * shift * s1
 
     def _on_orbit(
         self, x: Floats, mean: Floats, covariance: Floats, power: float, n: float, s2: float
@@ -364,12 +370,14 @@ class Structured(Hierarchy):
         """See :class:`Hierarchy`."""
         (prior, own), mean = self._of_rows, drawn["item_prior_mean_draw"]
         pull = own * (prior - mean)
-        place = float((self._along(a) * pull[:, :, 1]).sum(axis=1).mean())
         if not self.signed:
-            return float(pull[:, 0, 0].mean()), place
+            place = (self._along(a) * pull[:, :, 1]).sum(axis=1)
+            return float(pull[:, 0, 0].mean()), float(place.mean())
         (scale, both), _ = self.scale
         inner = np.linalg.inv(drawn["item_prior_covariance_draw"])
+        place = (mean[:, :, 0] * pull[:, :, 1]).sum(axis=1)
+        place = place + (scale * inner[..., 0, 1] + both * inner[..., 1, 1]).sum(axis=-1)
         stretched = mean.shape[1] - len(self.groups) * self.df
         stretched = stretched + (scale * inner[..., 0, 0] + both * inner[..., 0, 1]).sum(axis=-1)
         stretched = stretched + (mean[:, :, 0] * pull[:, :, 0]).sum(axis=1)
-        return float(stretched.mean()), place
+        return float(stretched.mean()), float(place.mean())
