@@ -18,7 +18,7 @@ import pytest
 from parts import cells, made
 
 import irt_dask as irt
-from irt_dask.calibrate.bayes import grid_chain, samplers
+from irt_dask.calibrate.bayes import grid_chain, model_chain, samplers
 
 PROGRAM = """
 import sys, warnings
@@ -84,14 +84,19 @@ def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path, model):
 
 
 @pytest.mark.cluster
-def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "model, chain", [("2pl", grid_chain), ("gpcm", model_chain)], ids=["2pl", "gpcm"]
+)
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
+def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch, model, chain):
     """Segments are counted where they are computed; two kills of one of two workers, then both.
 
     When none is left, Dask puts tasks aside until the watch asks for them.
     """
     monkeypatch.setattr(samplers, "_SEGMENT_SECONDS", 0.1)
-    r = irt.simulate(9_000, 12, seed=2, store=tmp_path / "s", rows_per_block=1024)
-    options = {"n_shards": 4, "n_draws": 800, "n_warmup": 60, "seed": 4, "progress": False}
+    r = simulated(tmp_path / "s", model)
+    options = {"model": model, "n_shards": 4, "n_draws": 800 if model == "2pl" else 240,
+               "n_warmup": 60, "seed": 4, "progress": False}  # fmt: skip
 
     def digest(fit):
         return hashlib.sha256(np.ascontiguousarray(fit.item_intercept_draw)).hexdigest()
@@ -100,16 +105,19 @@ def test_killed_workers_cost_a_segment_each(tmp_path, monkeypatch):
     segments = len(list((tmp_path / "whole").iterdir()))
     log = tmp_path / "log"
     log.mkdir()
-    honest = grid_chain.segment
+    honest = chain.segment
 
     def counted(plan, refs, state):
         (log / f"{int(state['shard'])}-{int(state['step'])}-{os.getpid()}-{time.time_ns()}").touch()
         return honest(plan, refs, state)
 
-    monkeypatch.setattr(grid_chain, "segment", counted)
+    monkeypatch.setattr(chain, "segment", counted)
     kills, moments = 3, random.Random(6)
     with irt.connect({"workers": 2}) as client:
-        irt.fit_spectral(r, client=client, progress=False)
+        if model == "2pl":
+            irt.fit_spectral(r, client=client, progress=False)
+        else:
+            irt.fit_marginal(r, model=model, max_iterations=1, client=client, progress=False)
         over = threading.Event()
 
         def kill():
