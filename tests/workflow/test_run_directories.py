@@ -10,7 +10,7 @@ from run_results import results
 
 from irt_dask.clusters import checks
 from irt_dask.engine.lock import LOCK, FolderLock
-from irt_dask.errors import MachineWarning, RunError, StoreError
+from irt_dask.errors import ChangedRunError, MachineWarning, RunError, StoreError
 from irt_dask.workflow import RunConfig, run
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.running import report_again
@@ -251,3 +251,13 @@ def test_processors_of_a_cluster_are_compared(monkeypatch):
 def test_workers_name_their_processor(client):
     assert checks.check_processors(client) == (checks.processor(),)
     assert "(" in checks.processor()
+
+
+def test_runs_go_on_that_were_begun_when_tables_were_part_of_the_checksum(tmp_path):
+    told = {"title": "", "config": {"seed": 1, "tables": []}, "data_checksum": ""}
+    RunDirectory(tmp_path, told | {"config_digest": "of all"}, fresh=False).close()
+    again = RunDirectory(tmp_path, told | {"config_digest": "but tables"}, fresh=False)
+    again.check_config("but tables")
+    again.close()
+    with pytest.raises(ChangedRunError, match=r"the configuration changed \(seed: 1 -> 2\)"):
+        RunDirectory(tmp_path, told | {"config": {"seed": 2}, "config_digest": "2"}, fresh=False)
