@@ -189,7 +189,7 @@ def of_made(z, k):
     return [steps(a, b + d) for a, b, d in zip(z[:5], b, apart, strict=True)]
 
 
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("k", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_items_of_covariates_are_those_of_brute_force(k):
     truth = np.array([0.8, 1.2, 1.5, 1.0, 1.3, -0.6, 0.5, 0.4, -0.3, 0.8, 0.5, 0.6, 0.7, 0.9])
     truth = truth[: 9 if k == 2 else 14]
