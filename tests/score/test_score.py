@@ -375,6 +375,11 @@ def test_command_line(tmp_path):
     np.testing.assert_array_equal(got, want["person_plausible_value"].values)
     default = run(tmp_path / "store", tmp_path / "posterior.nc", "--out", tmp_path / "c")
     assert json.loads(default.output)["n_item_draws"] == 20
+    drawn = run(
+        tmp_path / "store", tmp_path / "bank.csv", "--out", tmp_path / "e", "--item-draws", 5
+    )
+    assert json.loads(drawn.output)["n_item_draws"] == 5
+    (tmp_path / "bank.covariance.csv").unlink()  # without it nothing is known of their errors
     wrong = [
         (tmp_path / "bank.csv", "--item-draws", 5),
         (tmp_path / "none.nc",),

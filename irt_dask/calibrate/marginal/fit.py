@@ -236,14 +236,7 @@ def fit_marginal(
     """
     if facets is not None:
         return with_facets(**locals())
-    if item_covariates is not None:
-        raise InputError(
-            "item_covariates goes with facets, which name its columns, as in facets=['item ~ x']; "
-            "how items with difficulties of their own follow them is learned by fit_bayes"
-        )
-    whole_number("max_iterations", max_iterations, 1)
-    sampling.check(standard_errors, sampling_unit)
-    nulls.check(null_categories)
+    _check(max_iterations, standard_errors, sampling_unit, item_covariates, null_categories)
     given = as_responses(
         responses, "fit_marginal", graded=True, items=fixed_items, what="fixed_items"
     )
@@ -277,6 +270,21 @@ def fit_marginal(
     if found.anchored is not None:
         found.anchored.warn(responses.item_id)
     return described(fit, found, end, items, labels, _name(model), before)
+
+
+def _check(
+    max_iterations: int, standard_errors: Any, sampling_unit: Any, item_covariates: Any,
+    null_categories: str,
+) -> None:  # fmt: skip
+    """Stop at options that are not available, or say nothing: covariates that no facet names."""
+    whole_number("max_iterations", max_iterations, 1)
+    sampling.check(standard_errors, sampling_unit)
+    nulls.check(null_categories)
+    if item_covariates is not None:
+        raise InputError(
+            "item_covariates goes with facets, which name its columns, as in facets=['item ~ x']; "
+            "how items with difficulties of their own follow them is learned by fit_bayes"
+        )
 
 
 def _name(model: str | Mapping[str, str]) -> str:
