@@ -13,7 +13,7 @@ from irt_dask.arrays import Floats
 from irt_dask.engine.progress import ProgressOption
 from irt_dask.survey.plan import Plan
 from irt_dask.survey.sample import Cell
-from irt_dask.survey.statistics import ROUNDING
+from irt_dask.survey.statistics import reached
 from irt_dask.survey.sums import Gathered, read
 from irt_dask.survey.tables import Table
 
@@ -68,7 +68,7 @@ class Search:
         self._sums = None
         each = np.broadcast_to(np.arange(below.shape[1]), self.found.shape)
         self._open &= below[-1] > 0
-        self._wanted = self._at * (below[-1] * (1 - ROUNDING))
+        self._wanted = self._at * reached(below[-1], int(n.sum()))
         bins = np.stack([(below < of).sum(axis=0) for of in self._wanted])
         self._before = np.where(bins > 0, below[bins - 1, each], 0.0)
         self._from = np.concatenate([[-np.inf], self._edges])[bins]
@@ -112,6 +112,7 @@ class Search:
             # sums in another order may miss the whole of the bin by rounding
             at = np.searchsorted(below, min(self._wanted[p, w], below[-1]))
             self.found[p, w] = x[i + at]
+        self._edges, self._needed = np.empty(0), np.zeros((0, 0), dtype=bool)
 
 
 def _whole(x: Floats) -> np.ndarray:

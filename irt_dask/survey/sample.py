@@ -27,7 +27,9 @@ class Sample:
 
     def add(self, cell: Cell, x: Floats) -> None:
         """Add values (persons, plausible values) of a group, or some of them."""
-        self._values.setdefault(cell, []).append(x := self._some(x, self._rate))
+        if not (x := self._some(x, self._rate)).size and cell in self._values:
+            return
+        self._values.setdefault(cell, []).append(x)
         self._bytes += x.nbytes
         while self._bytes > _MOST_BYTES:
             self._rate /= 2

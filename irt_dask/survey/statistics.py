@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError, repeated
 
-#: Share of the whole weight by which rounding may miss a percentile.
-ROUNDING = 1e-12
+#: Share of the whole weight by which rounding may miss a percentile, at least.
+_ROUNDING = 1e-12
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 #: Share of the mean square at or below which a variance is rounding.
 _NO_VARIANCE = 1e-12
@@ -122,6 +123,11 @@ def correlations(sums: Floats) -> Floats:
         return np.where(differ, np.clip((xy - x * y) / np.sqrt(of_x * of_y), -1, 1), np.nan)
 
 
+def reached(whole: Any, n: int) -> Any:
+    """The whole weight of n persons less what sums of their weights may miss by rounding."""
+    return whole * (1 - max(_ROUNDING, n * np.finfo(np.float64).eps))
+
+
 def percentiles(x: Floats, weights: Floats, at: Sequence[float]) -> Floats:
     """The least value at or below which a share `at` of the weight lies, (len(at), weights, M).
 
@@ -134,6 +140,6 @@ def percentiles(x: Floats, weights: Floats, at: Sequence[float]) -> Floats:
         below = np.cumsum(weights[order], axis=0)
         for w in range(weights.shape[1]):
             if (whole := below[-1, w]) > 0:
-                wanted = np.asarray(at) * (whole * (1 - ROUNDING))
+                wanted = np.asarray(at) * reached(whole, len(x))
                 out[:, w, m] = x[order[np.searchsorted(below[:, w], wanted)], m]
     return out

@@ -324,6 +324,7 @@ def test_names_are_of_sets():
         ({}, "give a mapping from labels of groups"),
         ([["g00", "g01"]], "give a mapping from labels of groups"),
         ({"g00": ""}, r"sets= names no set for 1 group\(s\): 'g00'"),
+        ({"g00": "s", "g01": float("nan"), "g02": None}, r"for 2 group\(s\): 'g01', 'g02'"),
     ],
 )
 def test_complaints(some, sets, said):

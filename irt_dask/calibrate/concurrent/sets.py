@@ -74,7 +74,8 @@ def _asked(sets: Any) -> dict[str, str]:
         return {}
     if not isinstance(sets, Mapping) or not sets:
         raise InputError(f"sets={sets!r}: give a mapping from labels of groups to labels of sets")
-    asked = {str(group): str(label) for group, label in sets.items()}
+    asked = {str(group): "" if label is None or label != label else str(label)  # NaN
+             for group, label in sets.items()}  # fmt: skip
     if unnamed := sorted(group for group, label in asked.items() if not label):
         raise InputError(
             f"sets= names no set for {len(unnamed)} group(s): {listed(unnamed, 5)}; leave groups "
