@@ -7,19 +7,21 @@ from typing import Any
 
 import pandas as pd
 
-from irt_dask.banks.tables import ItemTable, read_table
+from irt_dask.banks.tables import ItemTable, lacking, number, read_table
 from irt_dask.errors import InputError, repeated
+from irt_dask.store.documents import with_comma
 
 
 def read_item_covariates(path: str | Path) -> dict[str, Any]:
     """Read a .csv or .json of columns ``item`` and covariates: an option of ``fit_marginal``.
 
-    A column is of numbers if all its cells are, else of text.
+    A column is of numbers if all its cells are, else of text: of levels.
 
     Raises
     ------
     InputError
-        Names the file.
+        Names the file; the item and the column where a number has a decimal comma, or one cell of
+        a column of numbers is something else, which would make a level of each of them.
     """
     table = read_table(path, "item table")
     table.check_columns("item")
@@ -32,10 +34,25 @@ def read_item_covariates(path: str | Path) -> dict[str, Any]:
 
 
 def _covariate(table: ItemTable, name: str) -> Any:
-    try:
+    cells = list(table.frame[name])
+    there = [k for k, cell in enumerate(cells) if not lacking(cell)]
+    others = [k for k in there if number(cells[k], True) is None]
+    if not others:
         return table.numbers(name, may_lack=True)
-    except InputError:
-        return [word or None for word in table.words(name)]
+    commas = [k for k in others if with_comma(cells[k])]
+    odd = [k for k in others if k not in commas]
+    mostly = 2 * len(odd) < len(there)
+    if commas and mostly:
+        k = commas[0]
+        raise table.fault(k, name, f"{cells[k]!r} is no number: write it with a decimal point")
+    if mostly:
+        k = odd[0]
+        raise table.fault(
+            k, name, f"{cells[k]!r} is no number, and {len(there) - len(odd)} of {len(there)} "
+            f"cells of the column are: correct or empty it, or write levels as words, such as "
+            f"{name}{cells[there[0]]}",
+        )  # fmt: skip
+    return [word or None for word in table.words(name)]
 
 
 def read_item_table(path: str | Path) -> dict[str, Any]:

@@ -76,10 +76,9 @@ def _refuse_options_of_other_methods(method: str) -> None:
         typed = context.get_parameter_source(option) is ParameterSource.COMMANDLINE
         methods = [name for name, options in _METHODS.items() if option in options]
         if typed and method not in methods:
-            name = option.replace("_", "-")
-            if option == "groups" and context.params[option] is False:
-                name = "no-groups"
-            raise InputError(f"--{name} belongs to --method {' or '.join(methods)}")
+            known = next(p for p in context.command.params if p.name == option)
+            names = known.opts if context.params[option] is not False else known.secondary_opts
+            raise InputError(f"{names[0]} belongs to --method {' or '.join(methods)}")
 
 
 def _model(text: str | None, method: str) -> str | dict[str, str]:

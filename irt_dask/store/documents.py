@@ -20,11 +20,17 @@ _UNSIGNED = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _FORMULA = re.compile(rf"'*(?:[=@\t\r\n]|[+-](?!{_UNSIGNED}\Z))")
 #: Where a cell that is one would begin, if semicolons or tabs parted cells.
 _INSIDE = re.compile(rf"""[;\t\r\n](?=['" ]*(?:[=@]|[+-](?!{_UNSIGNED}(?:[;\t\r\n"]|\Z))))""")
+_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _DEEP = "its values are nested too deeply"
 #: A hundred names joined by dots: reading a key takes the square of their number.
 _LONG_KEY = re.compile(
     r"""(?<![\w-])(?:(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){100}"""
 )
+
+
+def with_comma(value: object) -> bool:
+    """Whether a cell is a number with a decimal comma, which was read as text."""
+    return isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()) is not None
 
 
 def from_json(data: bytes | str, *, constants: bool = False) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +15,6 @@ from irt_dask.errors import InputError
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
 #: Bytes of a first line that are looked at.
 _LINE = 1 << 16
-_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 #: What is said of numbers with decimal commas.
 COMMAS = " with a decimal point; of CSV files with decimal commas say decimal=','"
 
@@ -73,8 +71,3 @@ def check_header(path: Path, delimiter: str | None) -> None:
             f"separated by something else than a comma? Give delimiter={said!r}, or delimiter=',' "
             f"if this is its name"
         )
-
-
-def with_comma(value: object) -> bool:
-    """Whether a cell is a number with a decimal comma, which was read as text."""
-    return isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()) is not None

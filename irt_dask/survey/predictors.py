@@ -12,7 +12,8 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.population.formula import INTERCEPT, Formula
-from irt_dask.survey.delimited import COMMAS, with_comma
+from irt_dask.store.documents import with_comma
+from irt_dask.survey.delimited import COMMAS
 from irt_dask.survey.tables import Table, whole
 
 #: Levels of a column of text at most: more is an identifier.

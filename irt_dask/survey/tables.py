@@ -18,8 +18,8 @@ import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.store.documents import from_cell, from_json, to_csv
-from irt_dask.survey.delimited import COMMAS, Source, check_header, is_csv, is_tsv, with_comma
+from irt_dask.store.documents import from_cell, from_json, to_csv, with_comma
+from irt_dask.survey.delimited import COMMAS, Source, check_header, is_csv, is_tsv
 
 #: Column by which tables are joined, as scores name it.
 PERSON_ID, GROUP = "person_id", "person_group"

@@ -301,6 +301,11 @@ def test_likelihood_and_penalty_of_a_3pl_are_shown_apart(tmp_path, monkeypatch, 
             "--chains belongs to --method bayes",
         ),
         (["calibrate", "s", "--out", "b.csv", "--no-groups"], "--no-groups belongs to --method"),
+        (["calibrate", "s", "--out", "b.csv", "--facet", "r"], "--facet belongs to --method"),
+        (
+            ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--no-standard-errors"],
+            "--no-standard-errors belongs to --method marginal or concurrent or spectral",
+        ),
         (
             ["calibrate", "s", "--out", "b.csv", "--method", "joint", "--guessing-prior", "none"],
             "--guessing-prior belongs to --method bayes or marginal",

@@ -59,10 +59,9 @@ def test_calibrate_learns_priors_of_items(made, typed):
         assert posterior["block"].values.tolist() == ["a", "b"]
         assert posterior["covariate"].values.tolist() == ["length"]
     args = ("calibrate", made / "plain", "--out", "c.csv", "--method", "marginal")
-    assert (
-        "--item-table belongs to --method bayes"
-        in typed(*args, "--item-table", "t.csv", code=2).err
-    )
+    said = typed(*args, "--item-table", "t.csv", code=2).err
+    assert "--item-table goes with facets" in said
+    assert "learned by --method bayes" in said
     args = ("calibrate", made / "plain", "--out", "c.csv", "--prior", "empirical")
     assert "--prior belongs to --method marginal" in typed(*args, code=2).err
 

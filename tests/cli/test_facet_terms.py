@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 import irt_dask as irt
+from irt_dask.banks.item_tables import read_item_covariates
 from irt_dask.errors import InputError
 from irt_dask.workflow import RunConfig, run
 
@@ -83,7 +84,31 @@ def test_sections_that_do_not_go_together_are_refused():
 
 def test_tables_without_covariates_are_refused(tmp_path, typed):
     (tmp_path / "t.csv").write_text("item\nq1\n")
-    from irt_dask.banks.item_tables import read_item_covariates
-
     with pytest.raises(InputError, match="no column besides item"):
         read_item_covariates(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    "cells, said",
+    [
+        (["1", "1O", "3", "4"], "item q1, column words: '1O' is no number, and 3 of 4 cells"),
+        (["0,5", "1", "2,25", ""], "item q0, column words: '0,5' is no number: write it with a"),
+        (["1e3", "2", "", "n.a."], "item q3, column words: 'n.a.' is no number, and 2 of 3"),
+        (["0,5", "1,5", "2O", "3"], "item q0, column words: '0,5' is no number"),
+        (["open", "closed", "1", "open"], None),
+        (["1", "2b", "2a", "0,5"], None),
+        (["1", "2.5", "", "NA"], None),
+    ],
+)
+def test_one_cell_makes_no_levels_of_numbers(tmp_path, cells, said):
+    rows = "".join(f"q{i};{cell}\n" for i, cell in enumerate(cells))
+    (tmp_path / "t.csv").write_text("item;words\n" + rows)
+    if said is not None:
+        with pytest.raises(InputError, match=said):
+            read_item_covariates(tmp_path / "t.csv")
+        return
+    found = read_item_covariates(tmp_path / "t.csv")["item_covariates"]["words"]
+    if "NA" in cells:
+        np.testing.assert_array_equal(found, [1.0, 2.5, np.nan, np.nan])
+    else:
+        assert found.tolist() == cells

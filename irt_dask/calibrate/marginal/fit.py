@@ -129,7 +129,9 @@ def fit_marginal(
         is levels, a number has one coefficient.  ``model`` is then by item.  Not with ``latent``,
         ``fixed_items``, ``prior``, ``positive``, ``start`` and ``sampling_unit``.  A list may have
         "number(position)", numbers in place of levels; "rater:format", effects by a covariate of
-        items; "item ~ format + words", difficulties that covariates alone make.
+        items; "item ~ format + words", difficulties that covariates alone make.  Numbers may be
+        of any size (years): they are standardised while the fit runs, and results are of those
+        given.
     item_covariates : DataFrame by item identifier, optional
         Covariates of items that ``facets`` name: text is levels, a number has one coefficient.
         Alone beside free difficulties they are refused, as no data tell them.

@@ -16,6 +16,8 @@ from irt_dask.kernels.joint.item_maximum import Box
 
 #: Bounds of the groups' means and SDs.
 MEANS, LOG_SDS = (-10.0, 10.0), (math.log(0.05), math.log(10.0))
+#: Share of a bound within which a parameter has ended there: steps come near, not onto it.
+_ROUNDING = 1e-6
 #: Abilities of a histogram.
 HISTOGRAM_NODES: Floats = np.arange(-60, 61, dtype=np.float64) / 10.0
 
@@ -158,16 +160,31 @@ class Model:
             np.concatenate([high, np.where(free, MEANS[1], 0.0), np.where(free, LOG_SDS[1], 0.0)]),
         )
 
+    @functools.cached_property
+    def _answers(self) -> tuple[Bools, Bools]:
+        """Where the lower and where the upper bound is an answer, (parameters, items)."""
+        low = self.items.table(lambda p: p.bounds[0] == p.answer, missing=True)
+        high = self.items.table(lambda p: p.bounds[1] == p.answer, missing=True)
+        return np.asarray(low, dtype=bool), np.asarray(high, dtype=bool)
+
+    @functools.cached_property
+    def _ends(self) -> tuple[Floats, Floats]:
+        """Values from which on a parameter has ended at a bound, (parameters, items)."""
+        (low, high), (low_answer, high_answer) = self.item_bounds, self._answers
+        near_low, near_high = (_ROUNDING * np.abs(bound) for bound in (low, high))
+        return (
+            low + np.where(self.free & ~low_answer, near_low, 0.0),
+            high - np.where(self.free & ~high_answer, near_high, 0.0),
+        )
+
     def inside(self, items: Floats) -> Bools:
         """Parameters of items that are estimated and not at a bound, (parameters, items)."""
-        low, high = self.item_bounds
+        low, high = self._ends
         return np.asarray((items > low) & (items < high))
 
     def at_bound(self, items: Floats) -> Bools:
         """Items with a parameter that ended at a bound which is no answer."""
-        low, high = self.item_bounds
-        low_answer = self.items.table(lambda p: p.bounds[0] == p.answer, missing=True)
-        high_answer = self.items.table(lambda p: p.bounds[1] == p.answer, missing=True)
+        (low, high), (low_answer, high_answer) = self._ends, self._answers
         at = ((items <= low) & ~low_answer) | ((items >= high) & ~high_answer)
         return np.asarray((at & self.free).any(axis=0))
 

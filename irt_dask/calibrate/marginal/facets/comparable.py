@@ -138,7 +138,7 @@ def _refuse_undetermined(
     left = np.abs(start - moved)
     n_items = 0 if design.linear else len(design.parent_id)
     n_effects = design.n_effects
-    bad = np.flatnonzero(left[n_items : n_items + n_effects] > _NOTHING)
+    bad = np.flatnonzero(design.touched(left[n_items : n_items + n_effects] > _NOTHING))
     of_groups = np.flatnonzero(left[n_items + n_effects :] > _NOTHING)
     if bad.size or of_groups.size:
         names = [design.names[e] for e in bad]
@@ -183,7 +183,8 @@ def answers(design: Design, seen: Ints, lowest: Ints, highest: Ints) -> tuple[In
 
     From counts of the columns: answers, and those of an item's lowest and highest category.
     """
-    terms = (design.terms != 0).astype(np.int64)
+    terms = design.terms.copy()
+    terms.data = np.ones(terms.data.size, dtype=np.int64)
     n, low, high = (np.asarray(terms.T @ v) for v in (seen, lowest, highest))
     one_sided = (n == high).astype(np.int64) - (n == low)
     return n, np.where(design.numeric[design.facet], 0, one_sided)

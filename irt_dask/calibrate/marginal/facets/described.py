@@ -49,9 +49,14 @@ class Found(NamedTuple):
     sets: Ints = np.zeros((0, 0), dtype=np.int64)
 
     @property
-    def at_bound(self) -> Bools:
-        """Effects that ended at a bound."""
+    def held(self) -> Bools:
+        """Effects that ended at a bound, numbers scaled."""
         return errors.held(self.fit.model, self.fit.model.unpack(self.x)[2])
+
+    @property
+    def at_bound(self) -> Bools:
+        """Effects that rest on one that did, numbers as they were given."""
+        return self.fit.model.design.touched(self.held)
 
 
 def described(
@@ -87,15 +92,12 @@ def described(
 def _of_effects(found: Found) -> dict[str, Any]:
     """What is said of effects."""
     design = found.fit.model.design
-    effects = found.fit.model.unpack(found.x)[2]
-    se = np.full(effects.size, np.nan)
-    if found.covariance is not None:
-        se = np.sqrt(np.maximum(found.covariance.effects, 0.0))
-    se[found.at_bound] = np.nan
-    _, number = np.unique(found.sets[design.facet, np.arange(effects.size)], return_inverse=True)
+    scaled = found.fit.model.unpack(found.x)[2]
+    effects = errors.as_given(design, scaled, found.covariance, found.held)
+    _, number = np.unique(found.sets[design.facet, np.arange(scaled.size)], return_inverse=True)
     return {
-        "facet_effect": effects,
-        "facet_effect_se": se,
+        "facet_effect": effects.value,
+        "facet_effect_se": np.sqrt(effects.variance),
         "facet_effect_fixed": found.fixed,
         "facet_effect_fixed_se": found.fixed_se,
         "facet_effect_n": found.n,
@@ -170,7 +172,7 @@ def _parameters(found: Found, model: FacetModel) -> dict[str, Any]:
     if found.covariance is not None:
         of = errors.numbers(model, found.x)
         at, _ = design.of_columns
-        at = np.where(found.at_bound[at], -1, at)
+        at = np.where(found.held[at], -1, at)
         known = _Known.of(found.covariance, of.items[:, design.parent].T, at)
     by_item, by_shift = model.jacobian(items, effects)
     term, free = design.of_columns[1], model.parent.free[:, design.parent].T
@@ -183,7 +185,10 @@ def _parameters(found: Found, model: FacetModel) -> dict[str, Any]:
 
 
 def _of_parents(found: Found, counts: ResponseCounts) -> dict[str, Any]:
-    """Items as they are where effects are 0, and their flags."""
+    """Items as they are where effects are 0, and their flags.
+
+    Flags are of items where numbers are at their mean: in the year 0 any is extreme.
+    """
     model, design = found.fit.model, found.fit.model.design
     items, _, _ = model.unpack(found.x)
     out = _parameters(found, model.without_facets)
@@ -195,7 +200,8 @@ def _of_parents(found: Found, counts: ResponseCounts) -> dict[str, Any]:
     ):
         np.add.at(to, design.parent, of_column)
     at_bound = model.parent.at_bound(items)
-    fit = {**_of_models(model.parent.items), **out, "item_at_bound": at_bound}
+    flagged = _parameters(found, model.of_middle) if design.numeric.any() else out
+    fit = {**_of_models(model.parent.items), **flagged, "item_at_bound": at_bound}
     flags = checks.flags(
         fit, seen=checks.Counts(right, seen, None, wrong),
         one_slope=np.asarray(model.parent.of_all[0] >= 0),

@@ -13,6 +13,7 @@ import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
 from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.marginal.facets import scaled
 from irt_dask.calibrate.marginal.facets.terms import Term, is_table, names_of, of_names, of_table
 from irt_dask.errors import InputError
 
@@ -25,8 +26,10 @@ class Design:
 
     ``terms`` (columns, effects) times the effects is what is added to the difficulty of a column;
     ``made`` (items, effects) the part that makes an item's own where it has none (``linear``).
-    A facet is a term: its effects follow each other, those of numbers alone are one, whose level is
-    "" (``numeric``: what effects are multiplied by).
+    Numbers have mean 0 and SD 1 here (:mod:`.scaled`): ``given`` (effects, effects) times the
+    effects is those of numbers as they were given, and ``at_zero`` (items, effects) places items
+    where these are 0.  A facet is a term: its effects follow each other, those of numbers alone
+    are one, whose level is "" (``numeric``: what effects are multiplied by).
     """
 
     parent_id: tuple[str, ...]
@@ -36,6 +39,8 @@ class Design:
     level: tuple[str, ...]
     terms: Any  # sparse, by row
     made: Any
+    at_zero: Any
+    given: Any
     numeric: Bools  # of each facet
     plain: Bools  # of each facet: levels, no interaction
     sums: Any  # sparse (constraints, effects): these sums are 0
@@ -72,8 +77,17 @@ class Design:
 
     @functools.cached_property
     def of_items(self) -> Design:
-        """The items as columns, without facets."""
+        """The items as columns, without facets: where numbers as they were given are 0."""
+        return replace(self, parent=np.arange(len(self.parent_id)), terms=self.at_zero)
+
+    @functools.cached_property
+    def of_middle(self) -> Design:
+        """The same where numbers are at their mean."""
         return replace(self, parent=np.arange(len(self.parent_id)), terms=self.made)
+
+    def touched(self, some: Bools) -> Bools:
+        """Effects of numbers as they were given that rest on some of these."""
+        return np.asarray(abs(self.given) @ some.astype(float) > 0.0)
 
     @functools.cached_property
     def together(self) -> Any:
@@ -141,21 +155,16 @@ def designed(facets: Any, item_id: tuple[str, ...], item_covariates: Any = None)
 
 
 class _Effects(NamedTuple):
-    """Effects of a term: of each column which and how often; by level factor the level of each."""
+    """Effects of a term: which one of each column; by level factor the level of each."""
 
     level: list[str]
     of_column: Ints
-    times: Floats
     keys: list[Ints]
 
 
 def _effects(term: Term, n: int) -> _Effects:
-    times = np.ones(n)
-    for f in term.factors:
-        if f.numeric:
-            times = times * f.values
     if not term.levels:
-        return _Effects([""], np.zeros(n, dtype=np.int64), times, [])
+        return _Effects([""], np.zeros(n, dtype=np.int64), [])
     each = [pd.factorize(f.values) for f in term.levels]
     for f, (_, labels) in zip(term.levels, each, strict=True):
         if len(labels) < 2:
@@ -165,12 +174,23 @@ def _effects(term: Term, n: int) -> _Effects:
             )
     if len(each) == 1:
         ((code, labels),) = each
-        return _Effects(list(map(str, labels)), code, times, [np.arange(len(labels))])
+        return _Effects(list(map(str, labels)), code, [np.arange(len(labels))])
     (one, of_one), (other, of_other) = each
     pair, pairs = pd.factorize(one.astype(np.int64) * len(of_other) + other)
     first, second = np.divmod(pairs, len(of_other))
     level = [f"{of_one[a]}:{of_other[b]}" for a, b in zip(first, second, strict=True)]
-    return _Effects(level, pair, times, [first, second])
+    return _Effects(level, pair, [first, second])
+
+
+def _matrix(found: Sequence[_Effects], times: Sequence[Floats]) -> Any:
+    """What effects of each column are multiplied by, sparse; one effect a term, 0 or not."""
+    blocks = []
+    for e, x in zip(found, times, strict=True):
+        at = np.arange(x.size), e.of_column
+        blocks.append(scipy.sparse.csr_array((x, at), shape=(x.size, len(e.level))))
+    out = scipy.sparse.csr_array(scipy.sparse.hstack(blocks, format="csr"))
+    out.sum_duplicates()
+    return out
 
 
 def _sums(term: Term, found: _Effects, there: Any) -> Any:
@@ -207,22 +227,24 @@ def _design(item: Any, terms: list[Term], linear: bool) -> Design:
 
     found = [_effects(t, n) for t in terms]
     sums = [_sums(t, e, there) for t, e in zip(terms, found, strict=True)]
-    blocks, within = [], []
+    moved = [scaled.scaled(t, n, there, linear) for t in terms]
+    within = []
     for t, e in zip(terms, found, strict=True):
-        shape = n, len(e.level)
-        blocks.append(scipy.sparse.csr_array((e.times, (np.arange(n), e.of_column)), shape=shape))
         by = [k for f, k in zip(t.levels, e.keys, strict=True) if f.of_items and len(t.levels) > 1]
         within.append(by[0] if len(by) == 1 else np.zeros(len(e.level), dtype=np.int64))
-    matrix = scipy.sparse.csr_array(scipy.sparse.hstack(blocks, format="csr"))
-    matrix.sum_duplicates()
     size = [len(e.level) for e in found]
     facet = np.repeat(np.arange(len(terms)), size)
-    made = matrix[np.unique(parent, return_index=True)[1]]
-    makes = np.array([t.makes_items for t in terms])
-    made.data = np.where(makes[facet[made.indices]], made.data, 0.0)
+    matrix = _matrix(found, [m.of_columns for m in moved])
+    at_zero = _matrix(found, [scaled.at_zero(m, n) for m in moved])
+    first = np.unique(parent, return_index=True)[1]
+    made, at_zero = matrix[first], at_zero[first]
+    of_made = np.array([t.makes_items for t in terms])[facet[made.indices]]
+    at_zero.data = np.where(of_made, made.data, at_zero.data)
+    made.data = np.where(of_made, made.data, 0.0)
     return Design(
         tuple(map(str, parent_id)), parent.astype(np.int64), tuple(t.name for t in terms),
-        facet, tuple(level for e in found for level in e.level), matrix, made,
+        facet, tuple(level for e in found for level in e.level), matrix, made, at_zero,
+        scaled.given(moved, size, linear),
         np.array([len(t.levels) < len(t.factors) or not t.factors for t in terms]),
         np.array([len(t.levels) == len(t.factors) == 1 for t in terms]),
         scipy.sparse.csr_array(scipy.sparse.block_diag(sums, format="csr")),

@@ -23,9 +23,11 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.facets import joint_step, lost
+from irt_dask.calibrate.marginal.facets.design import Design
 from irt_dask.calibrate.marginal.facets.joint_step import Numbers
 from irt_dask.calibrate.marginal.facets.model import FacetModel, at_bound
 from irt_dask.calibrate.marginal.facets.rounds import FacetRounds
+from irt_dask.calibrate.marginal.facets.shrinking import Estimates
 from irt_dask.engine.memory import refuse_beyond_memory
 
 #: Parameters up to which the covariance is a matrix, and may be a sandwich.
@@ -100,6 +102,15 @@ def numbers(model: FacetModel, x: Floats) -> Numbers:
 def held(model: FacetModel, effects: Floats) -> Bools:
     """Effects that are taken as known: they ended at a bound."""
     return at_bound(effects)
+
+
+def as_given(design: Design, effects: Floats, c: Covariance | None, unknown: Bools) -> Estimates:
+    """Effects of numbers as they were given, and their variances; NaN where some are unknown."""
+    variance = np.full(effects.size, np.nan)
+    if c is not None:
+        variance = np.asarray((design.given @ c.pairs).multiply(design.given).sum(axis=1)).ravel()
+    variance[design.touched(unknown)] = np.nan
+    return Estimates(np.asarray(design.given @ effects), np.maximum(variance, 0.0))
 
 
 def information(

@@ -225,10 +225,10 @@ class _Fit:
         # One-sided levels have no finite effect: theirs is held near 0 until s2 is known.
         first = self.model.with_precision((one_sided != 0).astype(float))
         state = self._climbed(first, x, saved, "facets", wanted or bool(which.any()))
-        fixed, fixed_se = self._effects(state, one_sided)
+        known = self._effects(state, one_sided)
+        alone = errors.as_given(design, known.value, state.covariance, np.isnan(known.variance))
         s, last, n_fits = np.full(len(design.facets), np.nan), state, 0
         if which.any() and state.covariance is not None:
-            known = Estimates(fixed, fixed_se**2)
             states = [state]
 
             def again(precision: Floats) -> Estimates:
@@ -246,8 +246,8 @@ class _Fit:
             last.covariance = None
         return Found(
             last.fit, last.x, last.value, last.expected, last.end, last.covariance, which, s,
-            n_fits, fixed, fixed_se if wanted else np.full(fixed.size, np.nan), one_sided,
-            self.robust,
+            n_fits, alone.value, np.sqrt(alone.variance) if wanted else np.full(which.size, np.nan),
+            one_sided, self.robust,
         )  # fmt: skip
 
     def _identity(self, labels: tuple[str, ...], x: Floats) -> dict[str, Any]:
@@ -304,16 +304,15 @@ class _Fit:
         same = np.array_equal(errors.numbers(fit.model, state.x).items, of.items)
         return far < _FAR and same
 
-    def _effects(self, state: _State, one_sided: Ints) -> tuple[Floats, Floats]:
-        """Effects without densities, and standard errors; infinite where answers are one-sided."""
+    def _effects(self, state: _State, one_sided: Ints) -> Estimates:
+        """Effects without densities, and variances; infinite where answers are one-sided."""
         effects = state.fit.model.unpack(state.x)[2].copy()
-        se = np.full(effects.size, np.nan)
+        variance = np.full(effects.size, np.nan)
         if state.covariance is not None:
-            se = np.sqrt(np.maximum(state.covariance.effects, 0.0))
-        se[errors.held(state.fit.model, effects) | (one_sided != 0)] = np.nan
-        return np.where(
-            one_sided != 0, -np.inf * np.where(one_sided == 0, 1, one_sided), effects
-        ), se
+            variance = np.maximum(state.covariance.effects, 0.0)
+        variance[errors.held(state.fit.model, effects) | (one_sided != 0)] = np.nan
+        ends = -np.inf * np.where(one_sided == 0, 1, one_sided)
+        return Estimates(np.where(one_sided != 0, ends, effects), variance)
 
 
 def _warn_singular() -> None:

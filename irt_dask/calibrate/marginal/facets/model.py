@@ -26,7 +26,7 @@ from irt_dask.kernels.joint.item_maximum import Box
 from irt_dask.kernels.posterior import person_weights
 from irt_dask.kernels.posterior.tables import padded
 
-#: Bounds of effects, in units of ability.
+#: Bounds of effects, in units of ability; of numbers by SD.
 EFFECTS = (-15.0, 15.0)
 
 
@@ -46,6 +46,11 @@ class FacetModel:
     def without_facets(self) -> FacetModel:
         """The items as columns."""
         return replace(self, design=self.design.of_items)
+
+    @functools.cached_property
+    def of_middle(self) -> FacetModel:
+        """The items as columns where numbers are at their mean."""
+        return replace(self, design=self.design.of_middle)
 
     @functools.cached_property
     def items(self) -> Mixture:
