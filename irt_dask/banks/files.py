@@ -63,7 +63,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         text of the covariances with all parameters before it in the file, and its variance).  Of
         bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
         ... for the parameters in the order of the rows; an older file is removed where there is
-        none.  Of more parameters a Notice says that the bank has standard errors alone.
+        none.  Of more parameters a Notice says that the bank has standard errors alone.  Parameters
+        whose variance is not known (of an item that everybody solved) are left out.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written

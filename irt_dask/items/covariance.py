@@ -49,6 +49,12 @@ class Uncertain:
         flat[:, self.column[at]] = gradient[:, at]
         return np.asarray(flat @ self.matrix @ flat.T)
 
+    def finite(self) -> Uncertain:
+        """Without the parameters whose variance is not finite."""
+        kept = np.isfinite(self.matrix.diagonal())
+        place = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # -1 of -1
+        return Uncertain(self.matrix[np.ix_(kept, kept)], place[self.column], self.between)
+
 
 def column_names(items: ItemSet) -> Any:
     """Column of each parameter, (parameters, items); "" beyond an item's."""

@@ -9,7 +9,7 @@ import pytest
 
 import irt_dask as irt
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
-from irt_dask.errors import InputError, Notice
+from irt_dask.errors import DataWarning, InputError, Notice
 from irt_dask.items import covariance
 from irt_dask.items.draws import item_draws
 from irt_dask.store.freed_items import under_their_names
@@ -64,6 +64,35 @@ def test_links_and_draws_of_items_are_the_same(fits, tmp_path):
     sets = item_draws(irt.read_items(tmp_path / "0.csv"), ids, 3, option="n_item_draws")
     alone = np.array([s.column(p) for s in sets for p in (SLOPE, INTERCEPT)])
     assert (alone[::2] != drawn[0][::2]).all()  # by standard errors alone
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_an_item_that_everybody_solved_has_no_place_in_it(suffix, tmp_path):
+    """Its variance is not known, the others' are; draws of items warn that it has none."""
+    y = irt.load_lsat().to_xarray()["response"].values.astype(int)
+    y[:, 2] = 1
+    fit = irt.fit_spectral(irt.from_array(y))
+    of_fit = fit["item_difficulty_covariance"].values
+    assert np.flatnonzero(np.isnan(of_fit.diagonal())).tolist() == [2]
+    bank = irt.read_items(irt.write_items(fit, tmp_path / f"bank.{suffix}"))
+    kept = [0, 1, 3, 4]
+    assert bank["parameter_item"].values.tolist() == ["0", "1", "3", "4"]
+    np.testing.assert_allclose(
+        bank["item_parameter_covariance"].values, of_fit[np.ix_(kept, kept)], rtol=1e-14
+    )
+    r = irt.from_array(y)
+    one, two = (irt.score(r, x, prior="population")["person_ability"] for x in (bank, fit))
+    np.testing.assert_allclose(one, two, atol=1e-12)
+    other = irt.fit_spectral(irt.from_array(y[:600]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        links = [irt.link(b, other, method="haebara", error="delta") for b in (bank, fit)]
+    assert links[0].attrs["n_used"] == 4
+    assert links[0].attrs["B_se"] == pytest.approx(links[1].attrs["B_se"], rel=1e-6)
+    with pytest.warns(DataWarning, match="1 of 5 items have no standard error .*: '2'"):
+        sets = item_draws(bank, tuple("01234"), 3, option="n_item_draws")
+    drawn = np.array([one.column(INTERCEPT) for one in sets])
+    assert (np.ptp(drawn, axis=0) > 0.0).tolist() == [True, True, False, True, True]
 
 
 def test_a_bank_without_one_takes_an_older_one_away(fits, tmp_path):
