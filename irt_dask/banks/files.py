@@ -58,9 +58,10 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
         ``link`` may leave it out, or the set of groups, which ``set_groups`` lists (in JSON), and
         ``calibrated_groups``, in one row, lists the groups that it knew.  Where the items have a
-        covariance of all parameters (fits of up to 1,000, draws), which ``link`` needs for the
-        errors of a link, .json has it in ``covariance_of`` (columns) and ``covariance`` (for each,
-        text of the covariances with all parameters before it in the file, and its variance).  Of
+        covariance of all parameters (fits of up to 1,000; draws, whose covariance is written with
+        the standard deviations of the fit, which may be of more draws), which ``link`` needs for
+        the errors of a link, .json has it in ``covariance_of`` (columns) and ``covariance`` (for
+        each, text of the covariances with all parameters before it in the file, and its variance).  Of
         bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
         ... for the parameters in the order of the rows; an older file is removed where there is
         none.  Of more parameters a Notice says that the bank has standard errors alone.  Parameters

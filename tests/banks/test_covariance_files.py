@@ -95,6 +95,26 @@ def test_an_item_that_everybody_solved_has_no_place_in_it(suffix, tmp_path):
     assert (np.ptp(drawn, axis=0) > 0.0).tolist() == [True, True, False, True, True]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_a_posterior_of_shards_has_the_errors_that_stand_beside_it(suffix, tmp_path):
+    """Those of all shards' draws; correlations are of the draws that are kept."""
+    fit = irt.fit_bayes(irt.load_lsat(), n_shards=3, n_draws=100, n_warmup=50, seed=1)
+    names = {"a": "item_discrimination", "d": "item_intercept"}
+    draws = np.concatenate([fit[f"{n}_draw"].values for n in names.values()], axis=1)
+    sd = np.concatenate([fit[f"{n}_sd"].values for n in names.values()])
+    assert np.abs(draws.std(axis=0, ddof=1) / sd - 1.0).max() > 0.05
+    bank = irt.read_items(irt.write_items(fit, tmp_path / f"bank.{suffix}"))
+    ids = fit["item_id"].values.tolist()
+    at = [
+        5 * ["a", "d"].index(c) + ids.index(i)
+        for i, c in zip(bank["parameter_item"].values, bank["parameter_column"].values, strict=True)
+    ]
+    want = np.corrcoef(draws.T) * np.outer(sd, sd)
+    found = bank["item_parameter_covariance"].values
+    np.testing.assert_allclose(found, want[np.ix_(at, at)], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.diagonal() ** 0.5, sd[at], rtol=1e-12)
+
+
 def test_a_bank_without_one_takes_an_older_one_away(fits, tmp_path):
     irt.write_items(fits["2pl"], tmp_path / "bank.csv")
     beside = tmp_path / "bank.covariance.csv"
