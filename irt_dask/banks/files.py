@@ -61,8 +61,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         covariance of all parameters (fits of up to 1,000; draws, whose covariance is written with
         the standard deviations of the fit, which may be of more draws), which ``link`` needs for
         the errors of a link, .json has it in ``covariance_of`` (columns) and ``covariance`` (for
-        each, text of the covariances with all parameters before it in the file, and its variance).  Of
-        bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
+        each, text of the covariances with all parameters before it in the file, and its variance).
+        Of bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
         ... for the parameters in the order of the rows; an older file is removed where there is
         none.  Of more parameters a Notice says that the bank has standard errors alone.  Parameters
         whose variance is not known (of an item that everybody solved) are left out.
@@ -127,7 +127,7 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
     parameters = categories.columns(items, known) if several else _of_two(items, known)
     table = {"item": items["item_id"].values, "model": _names(items, known), **parameters}
     if "item_flag" in items:
-        table["flag"] = items["item_flag"].values.astype(str)
+        table["flag"] = checks.of_items(items)
     table |= calibration.columns(items)
     if suffix == ".json":
         table |= covariances.columns(items, known)

@@ -23,6 +23,7 @@ from irt_dask.kernels.responses import layouts
 from irt_dask.store.blocks import Block, WrappedRef
 from irt_dask.store.categories import together
 from irt_dask.store.responses import Responses, check_item_ids, sha256
+from irt_dask.variables import as_labels
 
 #: What stands between an item and the group in which it is freed.
 AT = "@"
@@ -182,32 +183,37 @@ def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
     """Of each item that is one group's own, or one set's: which item it was, and whose it is."""
     if "item_freed_group" not in items:
         return {}
-    each = zip(items["item_id"].values, items["item_freed_group"].values, strict=True)
-    # of banks that were put together those of another one have no group: NaN
-    named = ((str(i), "" if g is None or g != g else str(g)) for i, g in each)
+    each = zip(items["item_id"].values, as_labels(items["item_freed_group"].values), strict=True)
+    named = ((str(i), str(g)) for i, g in each)
     return {i: (i.removesuffix(f"{AT}{g}"), g) for i, g in named if g and i.endswith(f"{AT}{g}")}
+
+
+def groups_of_set(text: str) -> tuple[str, ...] | None:
+    """Labels of the groups that a set lists, in JSON; None of what is no such list."""
+    try:
+        groups = json.loads(text)
+    except ValueError:
+        return None
+    is_list = isinstance(groups, list) and all(isinstance(g, str) for g in groups)
+    return tuple(groups) if is_list and groups else None
 
 
 def _sets(items: xr.Dataset, own: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The groups of those items, of ``own``, that are a set's."""
     if "item_set_groups" not in items:
         return {}
-    each = zip(items["item_id"].values, items["item_set_groups"].values, strict=True)
+    each = zip(items["item_id"].values, as_labels(items["item_set_groups"].values), strict=True)
     out = {}
     for name, text in each:
-        # of banks that were put together those of another one have no set: NaN
-        if str(name) not in own or not isinstance(text, str) or not text:
+        if str(name) not in own or not text:
             continue
-        try:
-            groups = json.loads(text)
-        except ValueError:
-            groups = None
-        if not isinstance(groups, list) or not groups:
+        groups = groups_of_set(text)
+        if groups is None:
             raise InputError(
-                f"item {name}: the groups of its set are {text!r}; they are a list of labels such "
-                f'as ["a", "b"]'
+                f"item {name}: the groups of its set are {str(text)!r}; they are a list of labels "
+                f'such as ["a", "b"]'
             )
-        out[str(name)] = tuple(map(str, groups))
+        out[str(name)] = groups
     return out
 
 

@@ -1,11 +1,13 @@
 """The covariance beside a bank in .csv, and the groups that a concurrent calibration knew."""
 
 import json
+import re
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import irt_dask as irt
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
@@ -242,3 +244,53 @@ def test_banks_know_the_groups_of_a_concurrent_calibration(tmp_path):
     frame.to_csv(tmp_path / "bank.csv", index=False)
     with pytest.raises(InputError, match="calibrated_groups is 'a, b', no list of labels"):
         irt.read_items(tmp_path / "bank.csv")
+
+
+def test_banks_put_together_keep_what_each_says(tmp_path):
+    """Items of a bank without groups or flags have none: NaN is no label of a group or a set."""
+    one = irt.simulate(50, 4, seed=1).truth
+    two = irt.simulate(50, 3, seed=2).truth
+    own = ["q0@s", "q1@c", "q2"]
+    two = two.assign_coords(item_id=("items", own)).assign(
+        item_freed_group=("items", ["s", "c", ""]),
+        item_set_groups=("items", ['["a", "b"]', "", ""]),
+        item_flag=("items", ["ok", "flat", "ok"]),
+    )
+    one = one.assign_coords(item_id=("items", ["q0", "q1", "z0", "z1"]))
+    both = xr.concat(
+        [one, two], "items", join="outer", coords="minimal", compat="override", data_vars="all"
+    )
+    both.attrs = one.attrs
+    r = irt.from_array(np.ones((3, 3), int), item_id=["q0", "q1", "z0"],
+                       persons={"group": list("abc")})  # fmt: skip
+    want = under_their_names(r, both, "score").item_id
+    assert {"q0@s", "q1@c"} < {*want}
+    for suffix in ("csv", "json"):
+        path = irt.write_items(both, tmp_path / f"bank.{suffix}")
+        assert "nan" not in path.read_text().lower()
+        found = irt.read_items(path)
+        assert found["item_freed_group"].values.tolist() == ["", "", "", "", "s", "c", ""]
+        assert found["item_set_groups"].values.tolist() == [*[""] * 4, '["a", "b"]', "", ""]
+        assert found["item_flag"].values.tolist() == [*["ok"] * 5, "flat", "ok"]
+        assert under_their_names(r, found, "score").item_id == want
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        linked = irt.link(one, both)  # by all four: none of them is a group's own
+    assert linked.attrs["n_used"] == 4
+    assert linked["item_freed_group"].values.tolist() == ["", "", "", "", "s", "c", ""]
+    assert linked["item_flag"].values.tolist() == [*["ok"] * 5, "flat", "ok"]
+
+
+@pytest.mark.parametrize("wrong", ['["a"', '"a"', "[1, 2]", "[]", "a, b"])
+def test_lists_of_groups_that_are_none_are_found_when_a_bank_is_read(wrong, tmp_path):
+    bank = irt.simulate(50, 2, seed=1).truth.assign_coords(item_id=("items", ["q0", "q0@s"]))
+    bank = bank.assign(
+        item_freed_group=("items", ["", "s"]), item_set_groups=("items", ["", wrong])
+    )
+    path = irt.write_items(bank, tmp_path / "bank.csv")
+    said = rf"bank\.csv: item q0@s, column set_groups: {re.escape(repr(wrong))} is no list"
+    with pytest.raises(InputError, match=said):
+        irt.read_items(path)
+    r = irt.from_array(np.ones((2, 1), int), item_id=["q0"], persons={"group": ["a", "b"]})
+    with pytest.raises(InputError, match=rf"groups of its set are {re.escape(repr(wrong))};"):
+        irt.score(r, bank, progress=False)
