@@ -233,6 +233,24 @@ def _whose(items: xr.Dataset, place: Mapping[str, int]) -> dict[tuple[str, str],
     return out
 
 
+def _refuse_nobody_s(
+    whose: Mapping[tuple[str, str], str], known: Collection[str], method: str
+) -> None:
+    """Stop at items of groups of which the calibration knew none: everybody would be without."""
+    groups: dict[str, list[str]] = {}
+    for (item, group), label in whose.items():
+        groups.setdefault(f"{item}{AT}{label}", []).append(group)
+    lost = {name: own for name, own in groups.items() if set(own).isdisjoint(known)}
+    if lost:
+        named = ", ".join(f"{name!r} of {listed(own, 3)}" for name, own in [*lost.items()][:5])
+        raise InputError(
+            f"{method}: {len(lost)} of the items are those of groups that were not calibrated: "
+            f"{named}; the groups were {listed(known, 5)} (group_label, in banks "
+            f"calibrated_groups). Of a set item_set_groups (set_groups) lists the groups: say "
+            f"whose these items are, or leave them out"
+        )
+
+
 def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> Responses:
     """The responses as these items are named: those of groups with an item of their own as to it.
 
@@ -258,7 +276,9 @@ def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> R
             f"responses have no groups of persons: give them, or leave these items out of the bank "
             f"to have everybody's for all"
         )
-    known = items["group_label"].values.astype(str) if "group_label" in items else ()
+    known = items["group_label"].values.astype(str).tolist() if "group_label" in items else []
+    if known:
+        _refuse_nobody_s(whose, known, method)
     labels = tuple(sorted({*known, *(group for _, group in whose)}))
     # everybody's own: of no other group
     nobody_s = {item for item, _ in whose}.difference(ids)

@@ -294,3 +294,33 @@ def test_lists_of_groups_that_are_none_are_found_when_a_bank_is_read(wrong, tmp_
     r = irt.from_array(np.ones((2, 1), int), item_id=["q0"], persons={"group": ["a", "b"]})
     with pytest.raises(InputError, match=rf"groups of its set are {re.escape(repr(wrong))};"):
         irt.score(r, bank, progress=False)
+
+
+def test_freed_items_of_groups_that_were_not_calibrated_are_refused(tmp_path):
+    """They would be nobody's, and everybody would have the common item."""
+    bank = irt.simulate(50, 3, seed=1).truth
+    ids = ["q0", "q1", "q0@s"]
+    bank = bank.assign_coords(item_id=("items", ids)).assign(
+        item_freed_group=("items", ["", "", "s"]),
+        item_set_groups=("items", ["", "", '["a", "b"]']),
+        group_label=("groups", ["a", "b", "c"]),
+    )
+    r = irt.from_array(np.ones((3, 2), int), item_id=ids[:2], persons={"group": list("abc")})
+    path = irt.write_items(bank, tmp_path / "bank.csv")
+    assert under_their_names(r, irt.read_items(path), "score").item_id == ("q0", "q1", "q0@s")
+    frame = pd.read_csv(path, keep_default_na=False)
+    strange = frame.assign(set_groups=["", "", '["XX", "YY"]'])
+    for wrong, said in (
+        (frame.drop(columns="set_groups"), "'q0@s' of 's'"),
+        (strange, "'q0@s' of 'XX', 'YY'"),
+    ):
+        wrong.to_csv(path, index=False)
+        items = irt.read_items(path)
+        with pytest.raises(InputError, match=rf"{said}; the groups were 'a', 'b', 'c'"):
+            irt.score(r, items, progress=False)
+    one = frame.assign(set_groups=["", "", '["a", "XX"]'])  # one of them is known
+    one.to_csv(path, index=False)
+    assert under_their_names(r, irt.read_items(path), "score").item_id == ("q0", "q1", "q0@s")
+    # who names no groups that were calibrated says of any group what is its own
+    strange.drop(columns="calibrated_groups").to_csv(path, index=False)
+    assert under_their_names(r, irt.read_items(path), "score").item_id == ("q0", "q1", "q0@s")
