@@ -12,8 +12,9 @@ import pandas as pd
 import xarray as xr
 
 from irt_dask.banks import calibration, categories, conventions, covariances, mirt
+from irt_dask.banks.places import beside, check_new_path
 from irt_dask.banks.rows import OF_ITEMS, Ability
-from irt_dask.banks.tables import ItemTable, check_new_path, lacking, read_table
+from irt_dask.banks.tables import ItemTable, lacking, read_table
 from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
@@ -78,8 +79,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     Raises
     ------
     InputError
-        Another ending, a folder that does not exist, an unknown convention, or an item that the
-        convention cannot say.
+        Another ending, a folder that does not exist, or one of this name, a bank.covariance.csv
+        that is no covariance, an unknown convention, or an item that the convention cannot say.
 
     Notes
     -----
@@ -104,7 +105,7 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         raise InputError(f"convention={convention!r}: banks are written by None (ours) or 'mirt'")
     folder = path.absolute().parent
     if path.suffix == ".csv":  # first: it is not that of the new bank
-        (folder / covariances.beside(path.name).name).unlink(missing_ok=True)
+        beside(path).unlink(missing_ok=True)
     for name, data in files.items():
         write_atomically(folder / name, data)
     return path

@@ -127,6 +127,37 @@ def test_a_bank_without_one_takes_an_older_one_away(fits, tmp_path):
     assert "item_parameter_covariance" not in irt.read_items(tmp_path / "bank.csv")
 
 
+@pytest.mark.parametrize("name", ["2pl", "none"])
+def test_files_that_are_no_covariance_stay(fits, name, tmp_path):
+    """A user's own of that name; a folder; but what a spreadsheet made of one is replaced."""
+    items = irt.simulate(50, 5, seed=1).truth if name == "none" else fits[name]
+    bank, beside = tmp_path / "bank.csv", tmp_path / "bank.covariance.csv"
+    for own in (b"note\nmine\n", b"item,parameter\nq1,easy\n", b"item;parameter;1;3\n", b"\xff\xfe",
+                b"item,parameter,1,2,note\n", b""):  # fmt: skip
+        beside.write_bytes(own)
+        with pytest.raises(InputError, match=r"lies .*bank\.covariance\.csv.* and is none"):
+            irt.write_items(items, bank)
+        assert beside.read_bytes() == own
+        assert not bank.exists()
+    irt.write_items(items, tmp_path / "bank.json")  # which has no file beside it
+    beside.unlink()
+    beside.mkdir()
+    with pytest.raises(InputError, match=r"bank\.covariance\.csv, the file of its cov.* cannot be"):
+        irt.write_items(items, bank)
+    beside.rmdir()
+    bank.mkdir()
+    with pytest.raises(InputError, match=r"bank\.csv: a folder has this name"):
+        irt.write_items(items, bank)
+    bank.rmdir()
+    irt.write_items(fits["gpcm"], bank)
+    header, rest = beside.read_text().split("\n", 1)
+    for changed in ("\ufeff" + header.replace(",", ";"), '"' + header.replace(",", '","') + '"'):
+        beside.write_text(changed + "\r\n" + rest, encoding="utf-8")
+        irt.write_items(items, bank)
+        assert beside.exists() == (name == "2pl")
+        assert ("item_parameter_covariance" in irt.read_items(bank)) == (name == "2pl")
+
+
 def test_a_covariance_that_is_too_large_is_said(fits, tmp_path, monkeypatch):
     from irt_dask.banks import covariances
 
