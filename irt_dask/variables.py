@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from irt_dask.errors import InputError, repeated
 
 if TYPE_CHECKING:
@@ -102,6 +105,11 @@ def identifier(x: Any) -> str:
     """
     text = str(x)
     return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def as_labels(values: Iterable[Any]) -> NDArray[np.str_]:
+    """Labels as text, "" where there is none: NaN in items that were put together with others."""
+    return np.array(["" if x is None or x != x else str(x) for x in values], dtype=str)
 
 
 def unique_ids(item_id: Iterable[Any], what: str) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ import xarray as xr
 from irt_dask.banks.tables import ItemTable
 from irt_dask.errors import InputError
 from irt_dask.items.parameters import calibration_groups
+from irt_dask.store.freed_items import groups_of_set
+from irt_dask.variables import as_labels
 
 #: Column: groups of persons in the calibration, where there were several.
 _GROUPS = "calibration_groups"
@@ -33,9 +35,9 @@ def columns(items: xr.Dataset) -> dict[str, Any]:
     if items.attrs.get("latent") == _HISTOGRAM:
         table[_LATENT] = _HISTOGRAM
     if "item_freed_group" in items:
-        table[_FREED] = items["item_freed_group"].values.astype(str)
+        table[_FREED] = as_labels(items["item_freed_group"].values)
         if "item_set_groups" in items:
-            table[_SET] = items["item_set_groups"].values.astype(str)
+            table[_SET] = as_labels(items["item_set_groups"].values)
         if "group_label" in items:
             labels = json.dumps(items["group_label"].values.astype(str).tolist())
             table[_KNOWN] = [labels, *[None] * (items.sizes["items"] - 1)]
@@ -47,9 +49,9 @@ def read(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
     data: dict[str, Any] = {}
     attrs: dict[str, Any] = {}
     if _FREED in table:
-        data["item_freed_group"] = np.array([group or "" for group in table.words(_FREED)])
+        data["item_freed_group"] = np.array(table.words(_FREED))
     if _SET in table:
-        data["item_set_groups"] = np.array([groups or "" for groups in table.words(_SET)])
+        data["item_set_groups"] = np.array(_sets(table))
     if _KNOWN in table and (given := {*table.words(_KNOWN)} - {""}):
         data["group_label"] = np.array(_labels(table, given))
     if _GROUPS in table:  # blank: rows from elsewhere
@@ -61,6 +63,15 @@ def read(table: ItemTable) -> tuple[dict[str, Any], dict[str, Any]]:
             raise InputError(f"{table.path}: {_LATENT} is 'histogram' or empty, not {min(named)!r}")
         attrs["latent"] = _HISTOGRAM
     return data, attrs
+
+
+def _sets(table: ItemTable) -> list[str]:
+    """Groups of the set of each item, as they stand there: lists in JSON."""
+    texts = table.words(_SET)
+    for j, text in enumerate(texts):
+        if text and groups_of_set(text) is None:
+            raise table.fault(j, _SET, f'{text!r} is no list of labels such as ["a", "b"]')
+    return texts
 
 
 def _labels(table: ItemTable, given: set[str]) -> list[str]:

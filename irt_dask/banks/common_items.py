@@ -12,6 +12,7 @@ from irt_dask.items import checks
 from irt_dask.items.known_models import words
 from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import bank_item_ids
+from irt_dask.variables import as_labels
 
 #: Common items from which on the order of their difficulties says whether the scales agree.
 _LEAST_FOR_ORDER = 3
@@ -39,8 +40,8 @@ def freed_in_groups(bank: xr.Dataset) -> set[str]:
     """Items that a concurrent calibration freed in a group."""
     if "item_freed_group" not in bank:
         return set()
-    ids, group = bank["item_id"].values, bank["item_freed_group"].values
-    return {str(i) for i, g in zip(ids, group, strict=True) if str(g)}
+    ids, group = bank["item_id"].values, as_labels(bank["item_freed_group"].values)
+    return {str(i) for i, g in zip(ids, group, strict=True) if g}
 
 
 def check_order(b_a: Floats, b_b: Floats) -> None:

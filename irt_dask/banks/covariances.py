@@ -69,7 +69,10 @@ def _found(items: xr.Dataset, known: ItemSet) -> Uncertain | None:
         return None
     ids = [str(i) for i in items["item_id"].values]
     found = uncertain(items, ids, known, "items", errors=False)
-    return None if found is None or not 0 < len(found.matrix) <= MAX else found
+    if found is None or len(found.matrix) > MAX:
+        return None
+    found = found.finite()  # of an item that nobody solved a fit may know no variance
+    return found if len(found.matrix) else None
 
 
 def beside(path: Any) -> Location:

@@ -12,8 +12,9 @@ import pandas as pd
 import xarray as xr
 
 from irt_dask.banks import calibration, categories, conventions, covariances, mirt
+from irt_dask.banks.places import beside, check_new_path
 from irt_dask.banks.rows import OF_ITEMS, Ability
-from irt_dask.banks.tables import ItemTable, check_new_path, lacking, read_table
+from irt_dask.banks.tables import ItemTable, lacking, read_table
 from irt_dask.curves import FAMILIES, MODELS, MORE_PARAMETERS
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
@@ -58,12 +59,14 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         Of a concurrent calibration ``freed_group`` is the group in which an item was freed, that
         ``link`` may leave it out, or the set of groups, which ``set_groups`` lists (in JSON), and
         ``calibrated_groups``, in one row, lists the groups that it knew.  Where the items have a
-        covariance of all parameters (fits of up to 1,000, draws), which ``link`` needs for the
-        errors of a link, .json has it in ``covariance_of`` (columns) and ``covariance`` (for each,
-        text of the covariances with all parameters before it in the file, and its variance).  Of
-        bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
+        covariance of all parameters (fits of up to 1,000; draws, whose covariance is written with
+        the standard deviations of the fit, which may be of more draws), which ``link`` needs for
+        the errors of a link, .json has it in ``covariance_of`` (columns) and ``covariance`` (for
+        each, text of the covariances with all parameters before it in the file, and its variance).
+        Of bank.csv it is in bank.covariance.csv: columns ``item``, ``parameter``, and ``1``, ``2``,
         ... for the parameters in the order of the rows; an older file is removed where there is
-        none.  Of more parameters a Notice says that the bank has standard errors alone.
+        none.  Of more parameters a Notice says that the bank has standard errors alone.  Parameters
+        whose variance is not known (of an item that everybody solved) are left out.
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
@@ -76,8 +79,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     Raises
     ------
     InputError
-        Another ending, a folder that does not exist, an unknown convention, or an item that the
-        convention cannot say.
+        Another ending, a folder that does not exist, or one of this name, a bank.covariance.csv
+        that is no covariance, an unknown convention, or an item that the convention cannot say.
 
     Notes
     -----
@@ -102,7 +105,7 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
         raise InputError(f"convention={convention!r}: banks are written by None (ours) or 'mirt'")
     folder = path.absolute().parent
     if path.suffix == ".csv":  # first: it is not that of the new bank
-        (folder / covariances.beside(path.name).name).unlink(missing_ok=True)
+        beside(path).unlink(missing_ok=True)
     for name, data in files.items():
         write_atomically(folder / name, data)
     return path
@@ -125,7 +128,7 @@ def items_text(items: xr.Dataset, suffix: str) -> str:
     parameters = categories.columns(items, known) if several else _of_two(items, known)
     table = {"item": items["item_id"].values, "model": _names(items, known), **parameters}
     if "item_flag" in items:
-        table["flag"] = items["item_flag"].values.astype(str)
+        table["flag"] = checks.of_items(items)
     table |= calibration.columns(items)
     if suffix == ".json":
         table |= covariances.columns(items, known)

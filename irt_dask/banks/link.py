@@ -18,9 +18,11 @@ from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import dataset
 from irt_dask.engine.threads import single_threaded
 from irt_dask.errors import DataWarning, EstimationError, InputError, ItemWarning, listed
+from irt_dask.items import checks
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture
 from irt_dask.items.parameters import OF_MODELS, bank_item_ids, calibration_groups, item_set
+from irt_dask.variables import as_labels
 
 
 def link(
@@ -282,9 +284,11 @@ def _result(
     data["item_link_rmsd"] = rmsd
     if "robust" in more:
         data["item_link_weight"] = share
-    for name in ("item_flag", "item_origin", "item_freed_group", "item_set_groups"):
+    if "item_flag" in bank_b:
+        data["item_flag"] = checks.of_items(bank_b)
+    for name in ("item_origin", "item_freed_group", "item_set_groups"):
         if name in bank_b:
-            data[name] = bank_b[name].values.astype(str)
+            data[name] = as_labels(bank_b[name].values)
     data |= _errors(bank_b, slope)
     attrs = {
         "method": f"link by {method}",

@@ -16,7 +16,7 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import InputError
 from irt_dask.store.documents import from_cell, from_json
-from irt_dask.store.places import Location, local_path, location, read_bytes
+from irt_dask.store.places import Location, location, read_bytes
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -165,12 +165,3 @@ def number(x: Any, may_lack: bool) -> float | None:
     except OverflowError:
         return None
     return value if math.isfinite(value) else None
-
-
-def check_new_path(path: str | Path) -> Path:
-    """Return the path of a bank to write, refusing one whose folder does not exist."""
-    new = local_path(path, "an item bank that is written")
-    check_path(new)
-    if not new.absolute().parent.is_dir():
-        raise InputError(f"item bank {new}: there is no folder {new.absolute().parent}")
-    return new

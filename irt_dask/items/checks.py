@@ -21,7 +21,7 @@ from irt_dask.errors import InputError, ItemWarning
 from irt_dask.kernels.misfit import rest_scores
 from irt_dask.kernels.responses import response_counts
 from irt_dask.store import Block
-from irt_dask.variables import ITEM_FLAGS
+from irt_dask.variables import ITEM_FLAGS, as_labels
 
 Flags = NDArray[np.str_]
 
@@ -259,7 +259,8 @@ def of_fit(
 def of_items(items: xr.Dataset) -> Flags:
     """Flags that a fit or a bank carries; without any, those that its numbers give."""
     if "item_flag" in items:
-        return check_flags(items["item_flag"].values.astype(str))
+        given = as_labels(items["item_flag"].values)
+        return check_flags(np.where(given == "", OK, given))
     names = [n for n in items if str(n).startswith("item_") and items[n].dims == ("items",)]
     fit = {str(n): items[n].values for n in names}
     return (

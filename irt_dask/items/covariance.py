@@ -49,6 +49,12 @@ class Uncertain:
         flat[:, self.column[at]] = gradient[:, at]
         return np.asarray(flat @ self.matrix @ flat.T)
 
+    def finite(self) -> Uncertain:
+        """Without the parameters whose variance is not finite."""
+        kept = np.isfinite(self.matrix.diagonal())
+        place = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)  # -1 of -1
+        return Uncertain(self.matrix[np.ix_(kept, kept)], place[self.column], self.between)
+
 
 def column_names(items: ItemSet) -> Any:
     """Column of each parameter, (parameters, items); "" beyond an item's."""
@@ -116,15 +122,23 @@ def _values(bank: xr.Dataset, column: str, at: Ints, suffix: str) -> Floats | No
 
 
 def _of_draws(bank: xr.Dataset, at: Ints, names: Any) -> Uncertain:
-    """Covariance of the draws of a posterior."""
+    """Covariance of the draws of a posterior, with the standard deviations that the fit reports.
+
+    These may be of more draws: of all shards.
+    """
     kept: list[Floats] = []
+    sd: list[float] = []
     column = np.full(names.shape, -1)
     for k, j in zip(*np.nonzero(names != ""), strict=True):
         draws = _values(bank, names[k, j], at[j : j + 1], "_draw")
         if draws is not None and np.ptp(draws) > 0.0:
             column[k, j] = len(kept)
             kept.append(draws[:, 0])
-    return Uncertain(np.atleast_2d(np.cov(np.array(kept))), column, True)
+            said = _values(bank, names[k, j], at[j : j + 1], "_sd")
+            sd.append(draws.std(ddof=1) if said is None else float(said[0]))
+    found = np.atleast_2d(np.cov(np.array(kept)))
+    scale = np.array(sd) / np.sqrt(found.diagonal())
+    return Uncertain(found * np.outer(scale, scale), column, True)
 
 
 # --- standard errors alone ------------------------------------------------------------------------

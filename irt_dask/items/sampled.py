@@ -18,6 +18,7 @@ from irt_dask.curves.base import ItemModel
 from irt_dask.curves.coordinates import Coordinates
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.errors import DataWarning, InputError, listed
+from irt_dask.items import checks
 from irt_dask.items.covariance import Uncertain, uncertain
 from irt_dask.items.described import described
 from irt_dask.items.mixture import Mixture
@@ -45,8 +46,9 @@ def says_errors(items: xr.Dataset) -> bool:
 def sampled(items: xr.Dataset, n: int, what: str) -> xr.Dataset:
     """The same items with ``n`` draws of all that described them: the same in every call.
 
-    Items without a standard error are taken as known, which is warned of.  InputError where none
-    has one, or a model has no such coordinates.
+    Items without a standard error are taken as known, which is warned of; beside a covariance of
+    the others those alone whose error could not be found.  InputError where none has one, or a
+    model has no such coordinates.
     """
     ids = bank_item_ids(items, what)
     known = item_set(items, ids, what=what)
@@ -67,8 +69,8 @@ def sampled(items: xr.Dataset, n: int, what: str) -> xr.Dataset:
         drawn[:, :, at] = _drawn(some, of, n, lo, models.size)
     if not told.any():
         raise InputError(f"{what} carry no draws, and no standard errors to draw by")
-    if not joint and not told.all():
-        lost = [i for i, ok in zip(ids, told, strict=True) if not ok]
+    lost = [i for i, ok in zip(ids, told | _fixed(items, joint), strict=True) if not ok]
+    if lost:
         warnings.warn(
             f"{len(lost)} of {len(ids)} items have no standard error and are taken as known in "
             f"draws: {listed(lost, 5)}",
@@ -85,6 +87,13 @@ def sampled(items: xr.Dataset, n: int, what: str) -> xr.Dataset:
         full[tuple(slice(k) for k in stacked.shape)] = stacked
         out[f"{name}_draw"] = ((DRAW, *dims), full)
     return items.assign(out)
+
+
+def _fixed(items: xr.Dataset, joint: bool) -> Bools:
+    """Items that a covariance leaves out because they are known, not for want of an error."""
+    if not joint:
+        return np.zeros(items.sizes[ITEMS], dtype=bool)
+    return ~checks.has(checks.of_items(items), {"large_se"})
 
 
 def _drawn(items: ItemSet, of: Uncertain, n: int, first: int, size: int) -> Floats:

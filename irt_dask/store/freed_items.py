@@ -23,6 +23,7 @@ from irt_dask.kernels.responses import layouts
 from irt_dask.store.blocks import Block, WrappedRef
 from irt_dask.store.categories import together
 from irt_dask.store.responses import Responses, check_item_ids, sha256
+from irt_dask.variables import as_labels
 
 #: What stands between an item and the group in which it is freed.
 AT = "@"
@@ -182,32 +183,37 @@ def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
     """Of each item that is one group's own, or one set's: which item it was, and whose it is."""
     if "item_freed_group" not in items:
         return {}
-    each = zip(items["item_id"].values, items["item_freed_group"].values, strict=True)
-    # of banks that were put together those of another one have no group: NaN
-    named = ((str(i), "" if g is None or g != g else str(g)) for i, g in each)
+    each = zip(items["item_id"].values, as_labels(items["item_freed_group"].values), strict=True)
+    named = ((str(i), str(g)) for i, g in each)
     return {i: (i.removesuffix(f"{AT}{g}"), g) for i, g in named if g and i.endswith(f"{AT}{g}")}
+
+
+def groups_of_set(text: str) -> tuple[str, ...] | None:
+    """Labels of the groups that a set lists, in JSON; None of what is no such list."""
+    try:
+        groups = json.loads(text)
+    except ValueError:
+        return None
+    is_list = isinstance(groups, list) and all(isinstance(g, str) for g in groups)
+    return tuple(groups) if is_list and groups else None
 
 
 def _sets(items: xr.Dataset, own: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The groups of those items, of ``own``, that are a set's."""
     if "item_set_groups" not in items:
         return {}
-    each = zip(items["item_id"].values, items["item_set_groups"].values, strict=True)
+    each = zip(items["item_id"].values, as_labels(items["item_set_groups"].values), strict=True)
     out = {}
     for name, text in each:
-        # of banks that were put together those of another one have no set: NaN
-        if str(name) not in own or not isinstance(text, str) or not text:
+        if str(name) not in own or not text:
             continue
-        try:
-            groups = json.loads(text)
-        except ValueError:
-            groups = None
-        if not isinstance(groups, list) or not groups:
+        groups = groups_of_set(text)
+        if groups is None:
             raise InputError(
-                f"item {name}: the groups of its set are {text!r}; they are a list of labels such "
-                f'as ["a", "b"]'
+                f"item {name}: the groups of its set are {str(text)!r}; they are a list of labels "
+                f'such as ["a", "b"]'
             )
-        out[str(name)] = tuple(map(str, groups))
+        out[str(name)] = groups
     return out
 
 
@@ -225,6 +231,24 @@ def _whose(items: xr.Dataset, place: Mapping[str, int]) -> dict[tuple[str, str],
                 )
             out[item, group] = label
     return out
+
+
+def _refuse_nobody_s(
+    whose: Mapping[tuple[str, str], str], known: Collection[str], method: str
+) -> None:
+    """Stop at items of groups of which the calibration knew none: everybody would be without."""
+    groups: dict[str, list[str]] = {}
+    for (item, group), label in whose.items():
+        groups.setdefault(f"{item}{AT}{label}", []).append(group)
+    lost = {name: own for name, own in groups.items() if set(own).isdisjoint(known)}
+    if lost:
+        named = ", ".join(f"{name!r} of {listed(own, 3)}" for name, own in [*lost.items()][:5])
+        raise InputError(
+            f"{method}: {len(lost)} of the items are those of groups that were not calibrated: "
+            f"{named}; the groups were {listed(known, 5)} (group_label, in banks "
+            f"calibrated_groups). Of a set item_set_groups (set_groups) lists the groups: say "
+            f"whose these items are, or leave them out"
+        )
 
 
 def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> Responses:
@@ -252,7 +276,9 @@ def under_their_names(responses: Responses, items: xr.Dataset, method: str) -> R
             f"responses have no groups of persons: give them, or leave these items out of the bank "
             f"to have everybody's for all"
         )
-    known = items["group_label"].values.astype(str) if "group_label" in items else ()
+    known = items["group_label"].values.astype(str).tolist() if "group_label" in items else []
+    if known:
+        _refuse_nobody_s(whose, known, method)
     labels = tuple(sorted({*known, *(group for _, group in whose)}))
     # everybody's own: of no other group
     nobody_s = {item for item, _ in whose}.difference(ids)

@@ -1,15 +1,17 @@
 """The covariance beside a bank in .csv, and the groups that a concurrent calibration knew."""
 
 import json
+import re
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import irt_dask as irt
 from irt_dask.curves.logistic import INTERCEPT, SLOPE
-from irt_dask.errors import InputError, Notice
+from irt_dask.errors import DataWarning, InputError, Notice
 from irt_dask.items import covariance
 from irt_dask.items.draws import item_draws
 from irt_dask.store.freed_items import under_their_names
@@ -66,6 +68,55 @@ def test_links_and_draws_of_items_are_the_same(fits, tmp_path):
     assert (alone[::2] != drawn[0][::2]).all()  # by standard errors alone
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_an_item_that_everybody_solved_has_no_place_in_it(suffix, tmp_path):
+    """Its variance is not known, the others' are; draws of items warn that it has none."""
+    y = irt.load_lsat().to_xarray()["response"].values.astype(int)
+    y[:, 2] = 1
+    fit = irt.fit_spectral(irt.from_array(y))
+    of_fit = fit["item_difficulty_covariance"].values
+    assert np.flatnonzero(np.isnan(of_fit.diagonal())).tolist() == [2]
+    bank = irt.read_items(irt.write_items(fit, tmp_path / f"bank.{suffix}"))
+    kept = [0, 1, 3, 4]
+    assert bank["parameter_item"].values.tolist() == ["0", "1", "3", "4"]
+    np.testing.assert_allclose(
+        bank["item_parameter_covariance"].values, of_fit[np.ix_(kept, kept)], rtol=1e-14
+    )
+    r = irt.from_array(y)
+    one, two = (irt.score(r, x, prior="population")["person_ability"] for x in (bank, fit))
+    np.testing.assert_allclose(one, two, atol=1e-12)
+    other = irt.fit_spectral(irt.from_array(y[:600]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        links = [irt.link(b, other, method="haebara", error="delta") for b in (bank, fit)]
+    assert links[0].attrs["n_used"] == 4
+    assert links[0].attrs["B_se"] == pytest.approx(links[1].attrs["B_se"], rel=1e-6)
+    with pytest.warns(DataWarning, match="1 of 5 items have no standard error .*: '2'"):
+        sets = item_draws(bank, tuple("01234"), 3, option="n_item_draws")
+    drawn = np.array([one.column(INTERCEPT) for one in sets])
+    assert (np.ptp(drawn, axis=0) > 0.0).tolist() == [True, True, False, True, True]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_a_posterior_of_shards_has_the_errors_that_stand_beside_it(suffix, tmp_path):
+    """Those of all shards' draws; correlations are of the draws that are kept."""
+    fit = irt.fit_bayes(irt.load_lsat(), n_shards=3, n_draws=100, n_warmup=50, seed=1)
+    names = {"a": "item_discrimination", "d": "item_intercept"}
+    draws = np.concatenate([fit[f"{n}_draw"].values for n in names.values()], axis=1)
+    sd = np.concatenate([fit[f"{n}_sd"].values for n in names.values()])
+    assert np.abs(draws.std(axis=0, ddof=1) / sd - 1.0).max() > 0.05
+    bank = irt.read_items(irt.write_items(fit, tmp_path / f"bank.{suffix}"))
+    ids = fit["item_id"].values.tolist()
+    at = [
+        5 * ["a", "d"].index(c) + ids.index(i)
+        for i, c in zip(bank["parameter_item"].values, bank["parameter_column"].values, strict=True)
+    ]
+    want = np.corrcoef(draws.T) * np.outer(sd, sd)
+    found = bank["item_parameter_covariance"].values
+    np.testing.assert_allclose(found, want[np.ix_(at, at)], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.diagonal() ** 0.5, sd[at], rtol=1e-12)
+
+
 def test_a_bank_without_one_takes_an_older_one_away(fits, tmp_path):
     irt.write_items(fits["2pl"], tmp_path / "bank.csv")
     beside = tmp_path / "bank.covariance.csv"
@@ -74,6 +125,37 @@ def test_a_bank_without_one_takes_an_older_one_away(fits, tmp_path):
     irt.write_items(truth, tmp_path / "bank.csv")
     assert not beside.exists()
     assert "item_parameter_covariance" not in irt.read_items(tmp_path / "bank.csv")
+
+
+@pytest.mark.parametrize("name", ["2pl", "none"])
+def test_files_that_are_no_covariance_stay(fits, name, tmp_path):
+    """A user's own of that name; a folder; but what a spreadsheet made of one is replaced."""
+    items = irt.simulate(50, 5, seed=1).truth if name == "none" else fits[name]
+    bank, beside = tmp_path / "bank.csv", tmp_path / "bank.covariance.csv"
+    for own in (b"note\nmine\n", b"item,parameter\nq1,easy\n", b"item;parameter;1;3\n", b"\xff\xfe",
+                b"item,parameter,1,2,note\n", b""):  # fmt: skip
+        beside.write_bytes(own)
+        with pytest.raises(InputError, match=r"lies .*bank\.covariance\.csv.* and is none"):
+            irt.write_items(items, bank)
+        assert beside.read_bytes() == own
+        assert not bank.exists()
+    irt.write_items(items, tmp_path / "bank.json")  # which has no file beside it
+    beside.unlink()
+    beside.mkdir()
+    with pytest.raises(InputError, match=r"bank\.covariance\.csv, the file of its cov.* cannot be"):
+        irt.write_items(items, bank)
+    beside.rmdir()
+    bank.mkdir()
+    with pytest.raises(InputError, match=r"bank\.csv: a folder has this name"):
+        irt.write_items(items, bank)
+    bank.rmdir()
+    irt.write_items(fits["gpcm"], bank)
+    header, rest = beside.read_text().split("\n", 1)
+    for changed in ("\ufeff" + header.replace(",", ";"), '"' + header.replace(",", '","') + '"'):
+        beside.write_text(changed + "\r\n" + rest, encoding="utf-8")
+        irt.write_items(items, bank)
+        assert beside.exists() == (name == "2pl")
+        assert ("item_parameter_covariance" in irt.read_items(bank)) == (name == "2pl")
 
 
 def test_a_covariance_that_is_too_large_is_said(fits, tmp_path, monkeypatch):
@@ -193,3 +275,83 @@ def test_banks_know_the_groups_of_a_concurrent_calibration(tmp_path):
     frame.to_csv(tmp_path / "bank.csv", index=False)
     with pytest.raises(InputError, match="calibrated_groups is 'a, b', no list of labels"):
         irt.read_items(tmp_path / "bank.csv")
+
+
+def test_banks_put_together_keep_what_each_says(tmp_path):
+    """Items of a bank without groups or flags have none: NaN is no label of a group or a set."""
+    one = irt.simulate(50, 4, seed=1).truth
+    two = irt.simulate(50, 3, seed=2).truth
+    own = ["q0@s", "q1@c", "q2"]
+    two = two.assign_coords(item_id=("items", own)).assign(
+        item_freed_group=("items", ["s", "c", ""]),
+        item_set_groups=("items", ['["a", "b"]', "", ""]),
+        item_flag=("items", ["ok", "flat", "ok"]),
+    )
+    one = one.assign_coords(item_id=("items", ["q0", "q1", "z0", "z1"]))
+    both = xr.concat(
+        [one, two], "items", join="outer", coords="minimal", compat="override", data_vars="all"
+    )
+    both.attrs = one.attrs
+    r = irt.from_array(np.ones((3, 3), int), item_id=["q0", "q1", "z0"],
+                       persons={"group": list("abc")})  # fmt: skip
+    want = under_their_names(r, both, "score").item_id
+    assert {"q0@s", "q1@c"} < {*want}
+    for suffix in ("csv", "json"):
+        path = irt.write_items(both, tmp_path / f"bank.{suffix}")
+        assert "nan" not in path.read_text().lower()
+        found = irt.read_items(path)
+        assert found["item_freed_group"].values.tolist() == ["", "", "", "", "s", "c", ""]
+        assert found["item_set_groups"].values.tolist() == [*[""] * 4, '["a", "b"]', "", ""]
+        assert found["item_flag"].values.tolist() == [*["ok"] * 5, "flat", "ok"]
+        assert under_their_names(r, found, "score").item_id == want
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        linked = irt.link(one, both)  # by all four: none of them is a group's own
+    assert linked.attrs["n_used"] == 4
+    assert linked["item_freed_group"].values.tolist() == ["", "", "", "", "s", "c", ""]
+    assert linked["item_flag"].values.tolist() == [*["ok"] * 5, "flat", "ok"]
+
+
+@pytest.mark.parametrize("wrong", ['["a"', '"a"', "[1, 2]", "[]", "a, b"])
+def test_lists_of_groups_that_are_none_are_found_when_a_bank_is_read(wrong, tmp_path):
+    bank = irt.simulate(50, 2, seed=1).truth.assign_coords(item_id=("items", ["q0", "q0@s"]))
+    bank = bank.assign(
+        item_freed_group=("items", ["", "s"]), item_set_groups=("items", ["", wrong])
+    )
+    path = irt.write_items(bank, tmp_path / "bank.csv")
+    said = rf"bank\.csv: item q0@s, column set_groups: {re.escape(repr(wrong))} is no list"
+    with pytest.raises(InputError, match=said):
+        irt.read_items(path)
+    r = irt.from_array(np.ones((2, 1), int), item_id=["q0"], persons={"group": ["a", "b"]})
+    with pytest.raises(InputError, match=rf"groups of its set are {re.escape(repr(wrong))};"):
+        irt.score(r, bank, progress=False)
+
+
+def test_freed_items_of_groups_that_were_not_calibrated_are_refused(tmp_path):
+    """They would be nobody's, and everybody would have the common item."""
+    bank = irt.simulate(50, 3, seed=1).truth
+    ids = ["q0", "q1", "q0@s"]
+    bank = bank.assign_coords(item_id=("items", ids)).assign(
+        item_freed_group=("items", ["", "", "s"]),
+        item_set_groups=("items", ["", "", '["a", "b"]']),
+        group_label=("groups", ["a", "b", "c"]),
+    )
+    r = irt.from_array(np.ones((3, 2), int), item_id=ids[:2], persons={"group": list("abc")})
+    path = irt.write_items(bank, tmp_path / "bank.csv")
+    assert under_their_names(r, irt.read_items(path), "score").item_id == ("q0", "q1", "q0@s")
+    frame = pd.read_csv(path, keep_default_na=False)
+    strange = frame.assign(set_groups=["", "", '["XX", "YY"]'])
+    for wrong, said in (
+        (frame.drop(columns="set_groups"), "'q0@s' of 's'"),
+        (strange, "'q0@s' of 'XX', 'YY'"),
+    ):
+        wrong.to_csv(path, index=False)
+        items = irt.read_items(path)
+        with pytest.raises(InputError, match=rf"{said}; the groups were 'a', 'b', 'c'"):
+            irt.score(r, items, progress=False)
+    one = frame.assign(set_groups=["", "", '["a", "XX"]'])  # one of them is known
+    one.to_csv(path, index=False)
+    assert under_their_names(r, irt.read_items(path), "score").item_id == ("q0", "q1", "q0@s")
+    # who names no groups that were calibrated says of any group what is its own
+    strange.drop(columns="calibrated_groups").to_csv(path, index=False)
+    assert under_their_names(r, irt.read_items(path), "score").item_id == ("q0", "q1", "q0@s")
