@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import irt_dask as irt
 from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
-from irt_dask.errors import ChangedRunError
+from irt_dask.errors import ChangedRunError, InputError
 from irt_dask.workflow import publishing, read_config
 from irt_dask.workflow.publishing import TableSection
 
@@ -128,6 +128,19 @@ def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
     pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
 
 
+@pytest.mark.parametrize("said", ["tab", r"\\t"])
+def test_persons_of_a_run_may_stand_in_a_file_with_tabs(folder: Path, said: str) -> None:
+    """The sign is named as everywhere, before anything runs too."""
+    persons = pd.read_csv(folder / "persons.csv")
+    persons.to_csv(folder / "tabs.csv", sep="\t", index=False)
+    text = FROM_FILES.replace('"persons.csv"', f'"tabs.csv"\ndelimiter = "{said}"')
+    (folder / "tabs.toml").write_text(text)
+    publishing.check_columns(read_config(folder / "tabs.toml"))
+    (folder / "tabs.toml").write_text(text.replace('"sex"', '"sx"'))
+    with pytest.raises(InputError, match=r"no column is 'sx'; there are .*'sex', 'weight'"):
+        publishing.check_columns(read_config(folder / "tabs.toml"))
+
+
 def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
     persons = pd.read_csv(folder / "persons.csv")
     persons.to_csv(folder / "semicolons.csv", sep=";", decimal=",", index=False)
@@ -232,6 +245,13 @@ def test_a_run_from_files_to_tables(folder: Path) -> None:
         ('["w*"]', '["r*"]', "means.csv: no column matches (a * is a number) 'r*'"),
         ('["mean"]', '["meen"]', "means.csv: statistics = has 'meen'"),
         ('on = "person"', 'on = "pupil"', 'means.csv: on = "pupil": no column of'),
+        ('"persons.csv"', '"persons.csv"\ndelimiter = ";;"', "it is a sign such as"),
+        ('persons = "persons.csv"', 'delimiter = ";"', "of CSV files (.csv, .csv.gz), and there"),
+        (
+            '"persons.csv"',
+            '"p.parquet"\ndecimal = ","',
+            "of CSV files (.csv, .tsv, .gz), and there",
+        ),
     ],
 )
 def test_what_a_run_refuses(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -394,6 +414,7 @@ def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
         ("plausible = 3", 'plausible = 3\nprior = "groups"', "no prior"),
         ('domains = "domains.csv"', 'domains = "stored.csv"', "no column is 'item', 'domain'"),
         ("[[tables]]", "[[tables]]\nwhat = 1", "what"),
+        ('persons = "persons.csv"', 'decimal = ","', "of CSV files (.csv, .tsv, .gz), and there"),
     ],
 )
 def test_what_is_refused(folder: Path, old: str, new: str, message: str) -> None:
