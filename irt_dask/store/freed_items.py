@@ -188,6 +188,21 @@ def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
     return {i: (i.removesuffix(f"{AT}{g}"), g) for i, g in named if g and i.endswith(f"{AT}{g}")}
 
 
+def refuse_together(items: xr.Dataset, remedy: str) -> None:
+    """Stop if an item is there more than once, as different groups' own: nobody answers both."""
+    forms: dict[str, list[str]] = {}
+    own = freed_of(items)
+    for name in items["item_id"].values.astype(str) if own else ():
+        forms.setdefault(own.get(name, (name, ""))[0], []).append(name)
+    if twice := [names for names in forms.values() if len(names) > 1]:
+        named = listed([" and ".join(names) for names in twice], 5)
+        raise InputError(
+            f"{len(twice)} item(s) are there once for everybody and again for groups that answered "
+            f"them otherwise, or for several such groups ({named}), and nobody answers both: "
+            f"{remedy}"
+        )
+
+
 def _sets(items: xr.Dataset, own: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The groups of those items, of ``own``, that are a set's."""
     if "item_set_groups" not in items:

@@ -146,6 +146,13 @@ def test_score_table(made, typed):
     pd.DataFrame({"item": ["q3", "q9"]}).to_csv("form.csv", index=False)
     assert "has no item 'q9'" in typed("score-table", made / "fit.nc", "--items", "form.csv",
                                        code=2).err  # fmt: skip
+    rows = {"item": ["q1", "q2", "q1@b"], "a": 1.0, "b": 0.0, "freed_group": ["", "", "b"]}
+    pd.DataFrame(rows).to_csv("freed.csv", index=False)
+    wrong = typed("score-table", "freed.csv", code=2).err
+    assert "'q1 and q1@b'" in wrong
+    assert "nobody answers both: give the form of one group by --items FORM.csv\n" in wrong
+    pd.DataFrame({"item": ["q2", "q1@b"]}).to_csv("form.csv", index=False)
+    assert "n items       2" in typed("score-table", "freed.csv", "--items", "form.csv").out
 
 
 def test_convert(made, typed, tmp_path):
