@@ -16,9 +16,13 @@ from irt_dask.errors import InputError
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
 #: Bytes of a first line that are looked at.
 _LINE = 1 << 16
-_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-#: What is said of numbers with decimal commas.
+_WITH_SIGN = {
+    ",": re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?"),
+    ".": re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?"),
+}
+#: What is said of numbers with decimal commas, and of those with points where commas were said.
 COMMAS = " with a decimal point; of CSV files with decimal commas say decimal=','"
+POINTS = " with a decimal comma; of CSV files with decimal points leave decimal=',' out"
 
 
 def checked_delimiter(given: str | None, *sources: Source | None) -> str | None:
@@ -75,6 +79,6 @@ def check_header(path: Path, delimiter: str | None) -> None:
         )
 
 
-def with_comma(value: object) -> bool:
-    """Whether a cell is a number with a decimal comma, which was read as text."""
-    return isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()) is not None
+def with_sign(value: object, sign: str) -> bool:
+    """Whether a cell that was read as text is a number with this decimal sign, "," or "."."""
+    return isinstance(value, str) and _WITH_SIGN[sign].fullmatch(value.strip()) is not None
