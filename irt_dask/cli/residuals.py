@@ -99,7 +99,7 @@ def q3(
               help="With --replicates: BANK was fitted to this very STORE by marginal maximum "
               "likelihood with this model (2pl, 2pl+gpcm, ...), and so are the items of each "
               "replicate. Default: items that STORE did not make.")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the replicates.")
+@click.option("--seed", type=int, help="Of the replicates (default: 0).")
 @click.option("--out", type=click.Path(), metavar="CURVES.csv|.nc",
               help="Write a row for each item and group; or all, with the curves, as CURVES.nc.",
               )  # fmt: skip
@@ -110,9 +110,9 @@ def q3(
 @json_option
 @quiet_option
 def curves(
-    store: str, bank: str, groups: bool | None, replicates: int, refit: str | None, seed: int,
-    out: str | None, items: str, weights: str, dichotomise: int | dict[str, int] | None,
-    cluster: str, as_json: bool, quiet: bool,
+    store: str, bank: str, groups: bool | None, replicates: int, refit: str | None,
+    seed: int | None, out: str | None, items: str, weights: str,
+    dichotomise: int | dict[str, int] | None, cluster: str, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Tell how far observed curves of items are from those of BANK: RMSD and mean difference.
 
@@ -124,8 +124,9 @@ def curves(
     import irt_dask as irt
 
     path = new_result(out, bank)
-    if refit is not None and not replicates:
-        raise InputError("--refit is for replicates: say --replicates N as well")
+    for option, given in (("--refit", refit), ("--seed", seed)):
+        if given is not None and not replicates:
+            raise InputError(f"{option} is for replicates: say --replicates N as well")
     if replicates and refit is None:
         remark(
             "p-values are those of items that STORE did not make; of items fitted to STORE they "
@@ -139,7 +140,7 @@ def curves(
     )  # fmt: skip
     with warned(quiet), workers(cluster, r, quiet=quiet) as client:
         found = irt.item_curves(
-            r, known, groups=groups, n_replicates=replicates, refit=fitted, seed=seed,
+            r, known, groups=groups, n_replicates=replicates, refit=fitted, seed=seed or 0,
             client=client, progress=False if quiet else None,
         )  # fmt: skip
     frame = _by_item_and_group(found)

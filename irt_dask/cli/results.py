@@ -42,8 +42,12 @@ def _new_file(path: str | None, inputs: Iterable[str | None], *endings: str) -> 
 
 
 def refuse_inputs(new: Path, inputs: Iterable[str | None]) -> None:
-    """Refuse to write over one of the files that are read."""
-    for read in filter(None, inputs):
+    """Refuse to write over one of the files that are read, or the covariance beside a bank."""
+    from irt_dask.banks.covariances import beside
+
+    given = [*filter(None, inputs)]
+    banks = [str(beside(read)) for read in given if read.endswith(".csv")]
+    for read in (*given, *banks):
         if new.exists() and Path(read).exists() and new.samefile(read):
             raise InputError(f"table {new}: the command reads this file; write to another one")
 

@@ -97,6 +97,8 @@ def test_curves(made, typed):
     args = ("curves", made / "s", made / "fit.nc", "--no-groups", "--out", "all.csv")
     told = typed(*args, "--refit", "2pl", code=2).err
     assert "--refit is for replicates: say --replicates N as well" in told
+    told = typed(*args, "--seed", "0", code=2).err
+    assert "--seed is for replicates: say --replicates N as well" in told
     assert "Items, the farthest first:" in typed(*args).out
     table = read("all.csv")
     assert list(table) == ["item", "group", "rmsd", "md"]
@@ -183,3 +185,19 @@ def test_convert(made, typed, tmp_path):
     told = typed("convert", "bank.csv", "--ability", "0,1", "--out", "x.csv", code=2).err
     assert "--ability is for tables of other programs: say --from as well" in told
     assert "reads this file" in typed("convert", "bank.csv", "--out", "bank.csv", code=2).err
+
+
+def test_the_covariance_beside_a_bank_is_not_written_over(made, typed):
+    fit = irt.fit_marginal(irt.open_responses(made / "s"), model="2pl+gpcm")
+    irt.write_items(fit, "bank.csv")
+    before, out = read("bank.covariance.csv"), ("--out", "bank.covariance.csv")
+    said = [
+        typed("score-table", "bank.csv", *out, code=2).err,
+        typed("lord", "bank.csv", made / "b.nc", *out, code=2).err,
+        typed("lord", made / "b.nc", "bank.csv", *out, code=2).err,
+        typed("q3", made / "s", "bank.csv", *out, code=2).err,
+        typed("curves", made / "s", "bank.csv", *out, code=2).err,
+    ]
+    assert all("table bank.covariance.csv: the command reads this file" in of for of in said)
+    assert read("bank.covariance.csv").equals(before)
+    typed("score-table", "bank.csv", "--out", "other.covariance.csv", "--ability", "0,1")
