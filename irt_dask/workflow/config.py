@@ -302,6 +302,8 @@ class RunConfig(Section):
         for table, said in zip(self.tables, content["tables"], strict=True):
             if table.persons is not None:
                 said["persons"] = _checksum_of(table.persons)
+            if table.decimal is None:  # as it was before there was the key
+                del said["decimal"]
         if not self.tables:
             del content["tables"]
         if content["private"] is not None:

@@ -95,7 +95,7 @@ class RunDirectory:
     def _take_over(self, identity: dict[str, Any]) -> bool:
         """Take title and tables from what is asked for now; whether they were others.
 
-        No other result depends on them. Tables that nobody asks for any more are removed.
+        Nothing else depends on them. Those that are asked for no more, and the page, are removed.
         """
         old, new = ([*of.get("config", {}).get("tables", ())] for of in (self.content, identity))
         changed = old != new or self.content["title"] != identity["title"]
@@ -105,13 +105,13 @@ class RunDirectory:
         self.stages.pop("report", None)  # which has the title as its heading, and all sections
         if (made := self.stages.pop("tables", None)) is not None:
             self.content[TABLES_BEFORE] = made | {"of": old}
-        asked_for = {table["out"] for table in new}
-        for table in old:
-            if table["out"] not in asked_for:
-                self.place(table["out"]).unlink(missing_ok=True)
-        if not new and (made := self.content.pop(TABLES_BEFORE, None)) is not None:
-            for name in made["files"]:
-                self.place(name).unlink(missing_ok=True)
+        asked_for = [table | {"title": None} for table in new]
+        kept = {table["out"] for table in old if table | {"title": None} in asked_for}
+        written = {*self.content.get(TABLES_BEFORE, {}).get("files", ())}
+        for name in written.union(table["out"] for table in old) - kept:
+            self.place(name).unlink(missing_ok=True)
+        if not new:
+            self.content.pop(TABLES_BEFORE, None)
         return True
 
     def close(self) -> None:

@@ -372,6 +372,46 @@ def test_other_tables_of_a_run_are_made_without_its_other_stages(
         again("seed = 2" + SMALL)
 
 
+def test_tables_that_cannot_be_made_leave_no_old_ones(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the new configuration; others, and what comes before, stay."""
+    (folder / "weights.csv").write_bytes((folder / "persons.csv").read_bytes())
+    path, out = folder / "fails.toml", tmp_path / "run"
+    text = SMALL.replace('directory = "small"', f'directory = "{out}"')
+    path.write_text(text)
+    run("run", path, "--cluster", "none")
+    first = {name: (out / name).read_bytes() for name in ("means.csv", "shares.csv")}
+    tabulated = publishing.tabulated
+
+    def failing(table: TableSection, scores: str) -> pd.DataFrame:
+        if "at least 0" in table.statistics:
+            raise InputError("this one fails")
+        return tabulated(table, scores)
+
+    monkeypatch.setattr(publishing, "tabulated", failing)
+    path.write_text(text.replace("at least 9", "at least 0"))
+    with pytest.raises(InputError, match="this one fails"):
+        run("run", path, "--cluster", "none")
+    assert (out / "means.csv").read_bytes() == first["means.csv"]
+    assert (out / "scores").exists()
+    assert not (out / "shares.csv").exists()
+    assert not (out / "tables.html").exists()
+    path.write_text(text)
+    run("run", path, "--cluster", "none")
+    assert {name: (out / name).read_bytes() for name in first} == first
+    assert (out / "tables.html").exists()
+
+
+def test_a_key_that_is_not_given_is_not_there(folder: Path) -> None:
+    """So that runs from before there was the key are asked for the same tables."""
+    (folder / "key.toml").write_text(FROM_FILES)
+    assert "decimal" not in read_config(folder / "key.toml").computed()["tables"][0]
+    given = FROM_FILES.replace('"persons.csv"', '"persons.csv"\ndecimal = "."')
+    (folder / "key.toml").write_text(given)
+    assert read_config(folder / "key.toml").computed()["tables"][0]["decimal"] == "."
+
+
 def test_columns_of_scores_are_known_before(folder: Path) -> None:
     for name in ("from_files", "small"):
         config = read_config(folder / ("files.toml" if name == "from_files" else "small.toml"))
