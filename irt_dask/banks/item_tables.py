@@ -9,7 +9,7 @@ import pandas as pd
 
 from irt_dask.banks.tables import ItemTable, lacking, number, read_table
 from irt_dask.errors import InputError, repeated
-from irt_dask.store.documents import with_comma
+from irt_dask.store.documents import with_sign
 
 
 def read_item_covariates(path: str | Path) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _covariate(table: ItemTable, name: str) -> Any:
     others = [k for k in there if number(cells[k], True) is None]
     if not others:
         return table.numbers(name, may_lack=True)
-    commas = [k for k in others if with_comma(cells[k])]
+    commas = [k for k in others if with_sign(cells[k], ",")]
     odd = [k for k in others if k not in commas]
     mostly = 2 * len(odd) < len(there)
     if commas and mostly:

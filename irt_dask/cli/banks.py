@@ -62,17 +62,17 @@ def convert(
               show_default=True, help="Mean of ability given the score (eap), the ability at which "
               "the score is expected (tcc), or Warm's estimate (wle: items of one slope).",
               )  # fmt: skip
-@click.option("--ability", callback=ability_of, default="0,1", show_default=True,
-              metavar="MEAN,SD", help="Normal distribution of ability, of eap and of the share of "
-              "persons with each score.")  # fmt: skip
+@click.option("--ability", callback=ability_of, metavar="MEAN,SD",
+              help="Normal distribution of ability, of eap and of the share of persons with each "
+              "score (default: 0,1).")  # fmt: skip
 @click.option("--items", "form", type=click.Path(), metavar="FORM.csv",
               help="A table with a column item: the items of the form (default: all of BANK).",
               )  # fmt: skip
 @click.option("--out", type=click.Path(), metavar="TABLE.csv", help="Write the table.")
 @json_option
 def score_table(
-    bank: str, method: str, ability: tuple[float, float], form: str | None, out: str | None,
-    as_json: bool,
+    bank: str, method: str, ability: tuple[float, float] | None, form: str | None,
+    out: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make the table that converts raw scores on the items of BANK to abilities.
 

@@ -42,6 +42,8 @@ _PHRASES = (
     (", or an array of strings with one for each person", "", ""),
     ("irt.score(n_plausible=10), irt-dask score --plausible 10", "irt-dask score --plausible 10",
      "plausible = 10 in [score]"),
+    ("give the form of one group, bank.isel(items=...)",
+     "give the form of one group by --items FORM.csv", ""),
     (" (of Replicates.from_units)", "", ""),
     ("Replicates.from_zones without n_zones takes any labels",
      "--zone, --unit and --method in place of --preset take any labels",

@@ -184,7 +184,7 @@ class _Ingest:
         if self.stop_at_bad:
             codes.check_items(self.items.read())
         if source.item_id is None:
-            codes.reverse.check(self.items.named, "reverse")
+            codes.reverse.check(self.items.named, "reverse=[{}]")
             known = () if self.old is None else self.old.item_id
             codes.item_recodes.check(self.items.named, known, codes.limits)
         if unused := codes.limits.unused(self.items.named):

@@ -71,22 +71,42 @@ def warn_of_groups(items: xr.Dataset, options: Options) -> None:
     n = calibration_groups(items)
     if n == 0:
         return
+    text = (
+        f"the items were calibrated with {_calibrated_with(items, n)}, and prior='normal' takes "
+        f"everybody from N(0, 1): abilities are drawn towards 0"
+    )
+    if n == 1:
+        text += "; use prior='population', whose mean and SD are estimated"
+    else:
+        text += (
+            ", and differences between groups come out too small; use prior='groups' or "
+            "covariates, which are estimated"
+        )
+    warnings.warn(text, DataWarning, stacklevel=4)
+
+
+def warn_of_standard(items: xr.Dataset) -> None:
+    """Warn if a table of everybody from N(0, 1), which nobody asked for, is not of the persons."""
+    n, of_histogram = calibration_groups(items), items.attrs.get("latent") == "histogram"
+    if n == 0 and not of_histogram:
+        return
+    persons = _calibrated_with(items, n) if n else "a histogram of ability"
+    warnings.warn(
+        f"the items were calibrated with {persons}, and without ability= the table takes everybody "
+        f"from N(0, 1): abilities are drawn towards 0, and score_probability is of such persons; "
+        f"say ability=(mean, sd) of those whom the table is for, or use method='tcc'",
+        DataWarning,
+        stacklevel=3,
+    )
+
+
+def _calibrated_with(items: xr.Dataset, n: int) -> str:
+    """The persons whom items were calibrated with, in n groups."""
     said = ""
     if "group_mean" in items:
         of_each = zip(items["group_mean"].values[:5], items["group_sd"].values[:5], strict=True)
         listed = ", ".join(f"{mean:.2f} (SD {sd:.2f})" for mean, sd in of_each)
         said = f" of mean ability {listed}{', ...' if n > 5 else ''}"
     if n == 1:
-        said = said or ", on a scale (of mean difficulty 0, say) that is not theirs"
-        text = (
-            f"the items were calibrated with persons{said}, and prior='normal' takes everybody "
-            f"from N(0, 1): abilities are drawn towards 0; use prior='population', whose mean and "
-            f"SD are estimated"
-        )
-    else:
-        text = (
-            f"the items were calibrated with {n} groups of persons{said}, and prior='normal' takes "
-            f"everybody from N(0, 1): abilities are drawn towards 0, and differences between "
-            f"groups come out too small; use prior='groups' or covariates, which are estimated"
-        )
-    warnings.warn(text, DataWarning, stacklevel=4)
+        return f"persons{said or ', on a scale (of mean difficulty 0, say) that is not theirs'}"
+    return f"{n} groups of persons{said}"

@@ -20,12 +20,16 @@ from irt_dask.items.parameters import bank_item_ids, item_set
 from irt_dask.kernels.responses.layouts import Dense
 from irt_dask.population.population import NOBODY_APART, STANDARD
 from irt_dask.score import axis
+from irt_dask.score.checks import warn_of_standard
+from irt_dask.store.freed_items import refuse_together
 
 METHODS = ("eap", "tcc", "wle")
+#: What to do about items of several groups.
+_ONE_FORM = "give the form of one group, bank.isel(items=...)"
 
 
 def score_table(
-    items: xr.Dataset, *, method: str = "eap", ability: tuple[float, float] = (0.0, 1.0)
+    items: xr.Dataset, *, method: str = "eap", ability: tuple[float, float] | None = None
 ) -> xr.Dataset:
     """Convert raw scores (sums of the responses) to abilities, of persons who answered every item.
 
@@ -33,7 +37,9 @@ def score_table(
     ----------
     items : Dataset
         A fit or an item bank: the items of the form, all of them.  To convert the
-        scores on a part of a bank select it first, ``bank.isel(items=...)``.
+        scores on a part of a bank select it first, ``bank.isel(items=...)``.  Of a concurrent
+        calibration it is the form of one group: of an item and those that are freed from it in
+        groups ("item@group") one.
     method : {"eap", "tcc", "wle"}
         "eap": mean and standard deviation of ability given the score alone, not the pattern.
         "tcc": the ability at which the score is expected, the inverse of the test characteristic
@@ -41,8 +47,9 @@ def score_table(
         estimate.  For items that all rise with ability, or all fall.  "wle": Warm's weighted
         likelihood estimate; for items of one slope without guessing, whose patterns of one score
         have one estimate.
-    ability : (mean, sd)
-        Of the normal distribution of ability of "eap" and of ``score_probability``.
+    ability : (mean, sd), optional
+        Of the normal distribution of ability of "eap" and of ``score_probability``; (0, 1) by
+        default.
 
     Returns
     -------
@@ -57,6 +64,11 @@ def score_table(
     Raises
     ------
     InputError
+
+    Warns
+    -----
+    DataWarning
+        If "eap" is of N(0, 1) unasked, and the items were calibrated with other persons.
 
     Notes
     -----
@@ -75,10 +87,13 @@ def score_table(
     """
     if method not in METHODS:
         raise InputError(f"method={method!r} is not available; use {', '.join(METHODS)}")
-    mean, sd = _checked(ability)
+    mean, sd = _checked((0.0, 1.0) if ability is None else ability)
     item_id = bank_item_ids(items)
     if not item_id:
         raise InputError("items has no item: a form needs at least one")
+    refuse_together(items, _ONE_FORM)
+    if ability is None and method == "eap":
+        warn_of_standard(items)
     known = item_set(items, item_id)
     if method == "tcc" and any(g.model.name == "nominal" for g in known.groups):
         raise InputError(

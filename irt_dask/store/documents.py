@@ -20,7 +20,10 @@ _UNSIGNED = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _FORMULA = re.compile(rf"'*(?:[=@\t\r\n]|[+-](?!{_UNSIGNED}\Z))")
 #: Where a cell that is one would begin, if semicolons or tabs parted cells.
 _INSIDE = re.compile(rf"""[;\t\r\n](?=['" ]*(?:[=@]|[+-](?!{_UNSIGNED}(?:[;\t\r\n"]|\Z))))""")
-_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_WITH_SIGN = {
+    ",": re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?"),
+    ".": re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?"),
+}
 _DEEP = "its values are nested too deeply"
 #: A hundred names joined by dots: reading a key takes the square of their number.
 _LONG_KEY = re.compile(
@@ -28,9 +31,9 @@ _LONG_KEY = re.compile(
 )
 
 
-def with_comma(value: object) -> bool:
-    """Whether a cell is a number with a decimal comma, which was read as text."""
-    return isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()) is not None
+def with_sign(value: object, sign: str) -> bool:
+    """Whether a cell that was read as text is a number with this decimal sign, "," or "."."""
+    return isinstance(value, str) and _WITH_SIGN[sign].fullmatch(value.strip()) is not None
 
 
 def from_json(data: bytes | str, *, constants: bool = False) -> Any:

@@ -198,6 +198,21 @@ def groups_of_set(text: str) -> tuple[str, ...] | None:
     return tuple(groups) if is_list and groups else None
 
 
+def refuse_together(items: xr.Dataset, remedy: str) -> None:
+    """Stop if an item is there more than once, as different groups' own: nobody answers both."""
+    forms: dict[str, list[str]] = {}
+    own = freed_of(items)
+    for name in items["item_id"].values.astype(str) if own else ():
+        forms.setdefault(own.get(name, (name, ""))[0], []).append(name)
+    if twice := [names for names in forms.values() if len(names) > 1]:
+        named = listed([" and ".join(names) for names in twice], 5)
+        raise InputError(
+            f"{len(twice)} item(s) are there once for everybody and again for groups that answered "
+            f"them otherwise, or for several such groups ({named}), and nobody answers both: "
+            f"{remedy}"
+        )
+
+
 def _sets(items: xr.Dataset, own: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The groups of those items, of ``own``, that are a set's."""
     if "item_set_groups" not in items:

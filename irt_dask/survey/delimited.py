@@ -15,8 +15,9 @@ from irt_dask.errors import InputError
 Source: TypeAlias = pd.DataFrame | str | PathLike[str]
 #: Bytes of a first line that are looked at.
 _LINE = 1 << 16
-#: What is said of numbers with decimal commas.
+#: What is said of numbers with decimal commas, and of those with points where commas were said.
 COMMAS = " with a decimal point; of CSV files with decimal commas say decimal=','"
+POINTS = " with a decimal comma; of CSV files with decimal points leave decimal=',' out"
 
 
 def checked_delimiter(given: str | None, *sources: Source | None) -> str | None:

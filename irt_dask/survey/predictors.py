@@ -12,8 +12,8 @@ import pandas as pd
 from irt_dask.arrays import Floats
 from irt_dask.errors import DataWarning, InputError, listed
 from irt_dask.population.formula import INTERCEPT, Formula
-from irt_dask.store.documents import with_comma
-from irt_dask.survey.delimited import COMMAS
+from irt_dask.store.documents import with_sign
+from irt_dask.survey.delimited import COMMAS, POINTS
 from irt_dask.survey.tables import Table, whole
 
 #: Levels of a column of text at most: more is an identifier.
@@ -66,27 +66,28 @@ def _examples(table: Table, columns: Sequence[str], categories: set[str]) -> pd.
             if len(levels[name]) > _MOST_LEVELS and (
                 name in categories or not pd.api.types.is_numeric_dtype(batch[name])
             ):
-                _check_commas(name, levels[name], table.like_missing(name))
+                if name not in categories:
+                    _check_sign(table, name, levels[name])
                 raise InputError(
                     f"column {name!r} has more than {_MOST_LEVELS:,} levels: is it an identifier?"
                 )
     for name, found in levels.items():
         if not found:
             raise InputError(f"column {name!r} has no values")
-        _check_text(table, name, found)
+        if name not in categories:
+            _check_sign(table, name, found)
+        _warn_of_missing(table, name, found)
     n = max(map(len, levels.values()))
     return pd.DataFrame({name: np.resize(np.array(sorted(found, key=_order), dtype=object), n)
                          for name, found in levels.items()}).infer_objects()  # fmt: skip
 
 
-def _check_text(table: Table, name: str, levels: Collection[Any]) -> None:
-    """Refuse numbers that were read as text; say which levels may have meant that one is missing.
+def _warn_of_missing(table: Table, name: str, levels: Collection[Any]) -> None:
+    """Say which levels may have meant that one is missing.
 
     In text NA is a level, as it is a group in `by`; it may be the first, which no term has.
     """
-    like_missing = table.like_missing(name)
-    _check_commas(name, levels, like_missing)
-    if said := sorted({*map(str, levels)} & {*like_missing}):
+    if said := sorted({*map(str, levels)} & {*table.like_missing(name)}):
         warnings.warn(
             f"column {name!r} is text, in which {listed(said)} is a level as others are; leave "
             f"cells empty where it says that something is missing",
@@ -95,12 +96,19 @@ def _check_text(table: Table, name: str, levels: Collection[Any]) -> None:
         )
 
 
-def _check_commas(name: str, levels: Collection[Any], like_missing: Collection[str]) -> None:
-    """Refuse numbers with decimal commas for categories, whatever stands for missing ones."""
-    there = [level for level in levels if level not in like_missing]
-    commas = [level for level in there if with_comma(level)]
-    if commas and all(str(v).strip().lstrip("+-").isdigit() or with_comma(v) for v in there):
-        raise InputError(f"column {name!r}: {commas[0]!r} is not a number{COMMAS}")
+def _check_sign(table: Table, name: str, levels: Collection[Any]) -> None:
+    """Refuse numbers that were read as text for their decimal sign, whatever means missing.
+
+    They would be categories, as nobody said that they are.
+    """
+    sign, said = (".", POINTS) if table.takes_commas(name) else (",", COMMAS)
+    there = [level for level in levels if level not in table.like_missing(name)]
+    signed = [level for level in there if with_sign(level, sign)]
+    if signed and all(str(v).strip().lstrip("+-").isdigit() or with_sign(v, sign) for v in there):
+        raise InputError(
+            f"column {name!r}: {signed[0]!r} is not a number{said}, and if these are categories "
+            f"write C({name})"
+        )
 
 
 def _order(level: Any) -> tuple[bool, Any]:

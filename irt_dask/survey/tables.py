@@ -18,8 +18,8 @@ import pyarrow.dataset as pa_dataset
 from numpy.typing import NDArray
 
 from irt_dask.errors import DataWarning, InputError, listed, repeated
-from irt_dask.store.documents import from_cell, from_json, to_csv, with_comma
-from irt_dask.survey.delimited import COMMAS, Source, check_header, is_csv, is_tsv
+from irt_dask.store.documents import from_cell, from_json, to_csv, with_sign
+from irt_dask.survey.delimited import COMMAS, POINTS, Source, check_header, is_csv, is_tsv
 
 #: Column by which tables are joined, as scores name it.
 PERSON_ID, GROUP = "person_id", "person_group"
@@ -131,6 +131,12 @@ class Table:
             return self._joined.other.like_missing(name)
         return () if self._dataset is None or not self._is_csv else set(_MISSING)
 
+    def takes_commas(self, name: str) -> bool:
+        """Whether numbers of this column are read with decimal commas."""
+        if self._joined is not None and name not in self._names:
+            return self._joined.other.takes_commas(name)
+        return self._decimal == "," and self._dataset is not None and self._is_csv
+
     def batches(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The columns of some rows after others, in the order of the source.
 
@@ -179,6 +185,8 @@ class Table:
                 words = [""] if field.name in self._labels else _MISSING
                 nothing = pa_compute.is_in(column, value_set=pa.array(words).cast(field.type))
                 column = pa_compute.if_else(nothing, pa.scalar(None, field.type), column)
+                if self._decimal == "," and field.name not in self._labels:
+                    _refuse_points(field.name, column)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -304,6 +312,13 @@ def _opened(
         raise InputError(f"{path}: {error}") from error
 
 
+def _refuse_points(name: str, column: pa.Array) -> None:
+    """Refuse a number with a decimal point where it has a comma: 1.234 may be some thousand."""
+    for value in column.unique().to_pylist():
+        if with_sign(value, "."):
+            raise InputError(f"column {name!r}: {value!r} is not a number{POINTS}")
+
+
 def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float64]:
     """A column as numbers, NaN where it is missing."""
     column = batch[name]
@@ -315,7 +330,7 @@ def numbers(batch: pd.DataFrame, name: str, first_row: int) -> NDArray[np.float6
         row = int(np.argmax(bad))
         raise InputError(
             f"row {first_row + row + 1}, column {name!r}: {column.iloc[row]!r} is not a number"
-            f"{COMMAS if with_comma(column.iloc[row]) else ''}"
+            f"{COMMAS if with_sign(column.iloc[row], ',') else ''}"
         ) from None
 
 

@@ -95,7 +95,7 @@ class RunDirectory:
     def _take_over(self, identity: dict[str, Any]) -> bool:
         """Take title and tables from what is asked for now; whether they were others.
 
-        No other result depends on them. Those that are no more asked for, and the page, are removed.
+        Nothing else depends on them. Those that are asked for no more, and the page, are removed.
         """
         old, new = ([*of.get("config", {}).get("tables", ())] for of in (self.content, identity))
         changed = old != new or self.content["title"] != identity["title"]

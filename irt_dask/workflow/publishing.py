@@ -17,6 +17,7 @@ from irt_dask.errors import DataWarning, InputError, IrtDaskWarning
 from irt_dask.store import Responses
 from irt_dask.store.manifest import write_atomically
 from irt_dask.store.places import checksum, local_path
+from irt_dask.survey.delimited import check_decimal, checked_delimiter
 from irt_dask.workflow.directory import SCORES, TABLES_BEFORE, RunDirectory
 from irt_dask.workflow.sections import Section
 
@@ -98,8 +99,10 @@ class TableSection(Section):
     scale: float | list[float] | None = None
 
     @model_validator(mode="after")
-    def _one_design(self) -> TableSection:
+    def _as_it_can_be_read(self) -> TableSection:
         self.design()
+        checked_delimiter(self.delimiter, self.persons)
+        check_decimal(self.decimal, self.persons)
         return self
 
     def design(self) -> Replicates | None:
@@ -190,24 +193,20 @@ def check_columns(config: Any) -> None:
     import pandas as pd
 
     from irt_dask.survey.gaps import references
-    from irt_dask.survey.plan import asked
+    from irt_dask.survey.plan import asked, opened
     from irt_dask.survey.statistics import statistics_of
-    from irt_dask.survey.tables import Table
 
     of_scores = pd.DataFrame(columns=score_columns(config)) if config.tables else None
     for table in config.tables:
         try:
-            both = Table(
-                of_scores,
-                table.persons,
-                ("person_id", table.on),
-                (),
-                table.delimiter,
-                table.decimal,
-            )
+            design = table.design()
+            both = opened(
+                of_scores, table.persons, ("person_id", table.on), table.by, design,
+                table.delimiter, table.decimal,
+            )  # fmt: skip
             plan = asked(
-                both.columns, table.values, by=table.by, weight=table.weight,
-                replicates=table.design(), statistics=statistics_of(table.statistics),
+                both.columns, table.values, by=table.by, weight=table.weight, replicates=design,
+                statistics=statistics_of(table.statistics),
             )  # fmt: skip
             references(table.gaps, plan.by)
         except InputError as error:

@@ -97,6 +97,8 @@ def test_curves(made, typed):
     args = ("curves", made / "s", made / "fit.nc", "--no-groups", "--out", "all.csv")
     told = typed(*args, "--refit", "2pl", code=2).err
     assert "--refit is for replicates: say --replicates N as well" in told
+    told = typed(*args, "--seed", "0", code=2).err
+    assert "--seed is for replicates: say --replicates N as well" in told
     assert "Items, the farthest first:" in typed(*args).out
     table = read("all.csv")
     assert list(table) == ["item", "group", "rmsd", "md"]
@@ -146,6 +148,13 @@ def test_score_table(made, typed):
     pd.DataFrame({"item": ["q3", "q9"]}).to_csv("form.csv", index=False)
     assert "has no item 'q9'" in typed("score-table", made / "fit.nc", "--items", "form.csv",
                                        code=2).err  # fmt: skip
+    rows = {"item": ["q1", "q2", "q1@b"], "a": 1.0, "b": 0.0, "freed_group": ["", "", "b"]}
+    pd.DataFrame(rows).to_csv("freed.csv", index=False)
+    wrong = typed("score-table", "freed.csv", code=2).err
+    assert "'q1 and q1@b'" in wrong
+    assert "nobody answers both: give the form of one group by --items FORM.csv\n" in wrong
+    pd.DataFrame({"item": ["q2", "q1@b"]}).to_csv("form.csv", index=False)
+    assert "n items       2" in typed("score-table", "freed.csv", "--items", "form.csv").out
 
 
 def test_convert(made, typed, tmp_path):
@@ -176,3 +185,19 @@ def test_convert(made, typed, tmp_path):
     told = typed("convert", "bank.csv", "--ability", "0,1", "--out", "x.csv", code=2).err
     assert "--ability is for tables of other programs: say --from as well" in told
     assert "reads this file" in typed("convert", "bank.csv", "--out", "bank.csv", code=2).err
+
+
+def test_the_covariance_beside_a_bank_is_not_written_over(made, typed):
+    fit = irt.fit_marginal(irt.open_responses(made / "s"), model="2pl+gpcm")
+    irt.write_items(fit, "bank.csv")
+    before, out = read("bank.covariance.csv"), ("--out", "bank.covariance.csv")
+    said = [
+        typed("score-table", "bank.csv", *out, code=2).err,
+        typed("lord", "bank.csv", made / "b.nc", *out, code=2).err,
+        typed("lord", made / "b.nc", "bank.csv", *out, code=2).err,
+        typed("q3", made / "s", "bank.csv", *out, code=2).err,
+        typed("curves", made / "s", "bank.csv", *out, code=2).err,
+    ]
+    assert all("table bank.covariance.csv: the command reads this file" in of for of in said)
+    assert read("bank.covariance.csv").equals(before)
+    typed("score-table", "bank.csv", "--out", "other.covariance.csv", "--ability", "0,1")

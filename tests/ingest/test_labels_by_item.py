@@ -193,3 +193,56 @@ def test_omitted_by_item(tmp_path: Path) -> None:
     assert cells(r)[:, 0].tolist() == [1, -1, 0, 1]
     assert cells(r.select(omitted="wrong"))[:, 0].tolist() == [1, 0, 0, 1]
     assert cells(r.select(omitted="wrong"))[:, 1].tolist() == [0, 1, -1, 1]
+
+
+@pytest.mark.parametrize("form", ["wide", "long", "wide.jsonl", "long.jsonl"])
+@pytest.mark.parametrize(
+    "recode, expected",
+    [
+        ({"True": 0, "False": 1}, [[0, 1], [1, 0]]),
+        ({"TRUE": "wrong"}, [[0, 0], [0, 0]]),
+        ({"q1": {"true": 0, "FALSE": 1}}, [[0, 0], [1, 1]]),
+        ({"q1": {"True": "missing"}}, [[-1, 0], [0, 1]]),
+        ({"1": 0, "0": 1}, [[0, 1], [1, 0]]),
+        ({"q2": {"0": 1, "1": 0}}, [[1, 1], [0, 0]]),
+    ],
+)
+def test_booleans_are_words_where_recode_has_them(
+    form: str, recode: Any, expected: list[list[int]], tmp_path: Path
+) -> None:
+    """Typed ones, of Parquet and JSON; however the word is written."""
+    frame = pd.DataFrame({"person": ["a", "b"], "q1": [True, False], "q2": [False, True]})
+    if form.startswith("long"):
+        frame = frame.melt("person", var_name="item", value_name="response")
+    file = tmp_path / ("f.jsonl" if "json" in form else "f.parquet")
+    if "json" in form:
+        frame.to_json(file, orient="records", lines=True)
+    else:
+        frame.to_parquet(file)
+    r = irt.ingest(file, tmp_path / "s", recode=recode, null_categories="keep")
+    assert cells(r).tolist() == expected
+
+
+@pytest.mark.parametrize("form", ["wide", "long"])
+def test_an_item_that_is_not_there_is_named_alike(form: str, tmp_path: Path) -> None:
+    for entry, more in (("q9", ""), ("q1:q9", "" if form == "wide" else ".*only the col.* ranges")):
+        with pytest.raises(
+            InputError, match=f"^[^=]*recode of the item '{entry}': there is no{more}"
+        ):
+            irt.ingest(labelled(form, tmp_path), tmp_path / "s", recode=OWN | {entry: {"no": 0}},
+                       categories=BY_ITEM)  # fmt: skip
+
+
+def test_an_item_without_labels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="recode of the item 'q2' has no label"):
+        irt.ingest(labelled("wide", tmp_path), tmp_path / "s", recode={"q2": {}})
+
+
+def test_codes_of_a_frame_may_be_floats(tmp_path: Path) -> None:
+    """As pandas makes them of whole numbers; others are no codes."""
+    file = write(tmp_path / "f.csv", "person,q1\na,no\nb,yes\n")
+    frame = pd.DataFrame({"item": "q1", "label": ["no", "yes"], "code": [0.0, 1.0]})
+    r = irt.ingest(file, tmp_path / "s", recode=frame)
+    assert cells(r).tolist() == [[0], [1]]
+    with pytest.raises(InputError, match=r"{'yes': 0\.5}: a code means"):
+        irt.ingest(file, tmp_path / "t", recode=frame.assign(code=[0.0, 0.5]))

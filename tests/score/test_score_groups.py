@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray as xr
 from items import respond
 
 import irt_dask as irt
@@ -129,3 +130,49 @@ def test_linked_items_and_joined_files_remember(fit, tmp_path):
     assert irt.read_items(path).attrs["calibration_groups"] == 2
     path.write_text("item,a,b,calibration_groups\nx,1,0,\ny,1.2,.5,\n")
     assert "calibration_groups" not in irt.read_items(path).attrs
+
+
+def test_a_table_of_scores_warns_unless_it_says_of_whom(fit):
+    said = r"calibrated with 2 groups of.*1\..*\(SD.*without ability= .* N\(0, 1\): abilities are"
+    with pytest.warns(DataWarning, match=said):
+        unasked = irt.score_table(fit)
+    for options in ({"ability": (0.0, 1.0)}, {"method": "tcc"}):  # no warning
+        table = irt.score_table(fit, **options)
+        np.testing.assert_array_equal(table["score_probability"], unasked["score_probability"])
+    irt.score_table(irt.fit_marginal(R, groups=False, standard_errors=False))
+
+
+def freed(names, owners, sets=None):
+    """A bank of items of which some are the groups' own."""
+    n = len(names)
+    bank = xr.Dataset(
+        {"item_discrimination": ("items", A[:n]), "item_intercept": ("items", (-A * B)[:n]),
+         "item_freed_group": ("items", np.array(owners, dtype=object))},
+        coords={"item_id": ("items", names)}, attrs={"model": "2pl"},
+    )  # fmt: skip
+    return bank if sets is None else bank.assign(item_set_groups=("items", sets))
+
+
+@pytest.mark.parametrize(
+    ("names", "owners", "sets", "message"),
+    [
+        (["q1", "q2", "q1@b"], ["", "", "b"], None, r"1 item\(s\).* \('q1 and q1@b'\), and nobody"),
+        (["q1@a", "q2", "q1@b"], ["a", "", "b"], None, r"'q1@a and q1@b'"),
+        (["q1", "q2", "q1@s"], ["", "", "s"], ["", "", '["a", "b"]'], r"'q1 and q1@s'"),
+    ],
+)
+def test_a_form_is_that_of_one_group(names, owners, sets, message):
+    bank = freed(names, owners, sets)
+    with pytest.raises(InputError, match=message + r".*bank\.isel\(items="):
+        irt.score_table(bank)
+    one = irt.score_table(bank.isel(items=[1, 2]))
+    plain = irt.score_table(bank.isel(items=[1, 2]).drop_vars("item_freed_group"))
+    xr.testing.assert_identical(one, plain)
+
+
+def test_an_item_whose_name_looks_so_is_nobodys(tmp_path):
+    """Without the groups' say q1@b is another item; a bank in a file keeps that."""
+    irt.score_table(freed(["q1", "q1@b"], ["", ""]))
+    path = irt.write_items(freed(["q1", "q1@b"], ["", "b"]), tmp_path / "bank.csv")
+    with pytest.raises(InputError, match="'q1 and q1@b'"):
+        irt.score_table(irt.read_items(path))

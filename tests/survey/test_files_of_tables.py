@@ -139,6 +139,40 @@ def test_decimal_commas_are_said_and_asked_for(tmp_path, form):
             irt.tabulate(source, "PV1", decimal=",")
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_decimal_points_are_refused_where_commas_are_said(tmp_path, form):
+    """As commas are without: few levels would be categories, and 1.234 a thousandth of itself."""
+    frame = simulated().assign(x=np.arange(600) % 3 / 2, big="1.234", id=np.arange(600))
+    sep, options = ("\t", {}) if form == "tsv" else (";", {"delimiter": ";"})
+    (path := tmp_path / f"persons.{form}").write_text(frame.to_csv(index=False, sep=sep))
+    options |= {"decimal": ","}
+    for values, more, name in (("PV1", {}, "PV1"), ("country", {"weight": "w"}, "w"),
+                               ("big", {}, "big")):  # fmt: skip
+        with pytest.raises(
+            InputError, match=rf"'{name}': '\d+\.\d+' .* decimal comma.* leave deci"
+        ):
+            irt.tabulate(path, values, **options, **more)
+    for source, join in ((path, {}), (frame[["id"]].assign(v=1.0), {"join": path, "on": "id"})):
+        with pytest.raises(InputError, match=r"'x': '0\.0' is not .* decimal comma.*write C\(x\)"):
+            irt.regress(source, "v ~ x" if join else "country ~ x", **options, **join)
+    # whole numbers have neither sign
+    assert irt.tabulate(path, "country", statistics="mean", **options).shape[0] == 1
+
+
+def test_categories_may_look_like_numbers_with_commas(tmp_path):
+    """Answers to items with several right options, as "1,2": a formula that says so is believed."""
+    frame = pd.DataFrame({"y": [0.0, 1.0, 2.0, 4.0], "g": ["1,2", "3", "1,2", "3"]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for source in (frame, tmp_path / "t.csv"):
+        found = irt.regress(source, "y ~ C(g)")
+        assert found["term"].tolist() == ["Intercept", "C(g)[T.3]", "R squared"]
+        np.testing.assert_allclose(found["estimate"][:2], [1.0, 1.5])
+        with pytest.raises(
+            InputError, match=r"'g': '1,2' is not a number.*categories write C\(g\)"
+        ):
+            irt.regress(source, "y ~ g")
+
+
 def test_tables_are_written_as_parquet_files_too(tmp_path):
     frame = simulated()
     frame.to_parquet(tmp_path / "persons.parquet")

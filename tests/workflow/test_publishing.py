@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import irt_dask as irt
 from irt_dask.banks.saved import write_result
 from irt_dask.cli.main import cli
-from irt_dask.errors import ChangedRunError
+from irt_dask.errors import ChangedRunError, InputError
 from irt_dask.workflow import publishing, read_config
 from irt_dask.workflow.publishing import TableSection
 
@@ -128,6 +128,19 @@ def test_tables_of_a_run_may_be_parquet_files(folder: Path) -> None:
     pd.testing.assert_frame_equal(found, wanted, check_dtype=False)
 
 
+@pytest.mark.parametrize("said", ["tab", r"\\t"])
+def test_persons_of_a_run_may_stand_in_a_file_with_tabs(folder: Path, said: str) -> None:
+    """The sign is named as everywhere, before anything runs too."""
+    persons = pd.read_csv(folder / "persons.csv")
+    persons.to_csv(folder / "tabs.csv", sep="\t", index=False)
+    text = FROM_FILES.replace('"persons.csv"', f'"tabs.csv"\ndelimiter = "{said}"')
+    (folder / "tabs.toml").write_text(text)
+    publishing.check_columns(read_config(folder / "tabs.toml"))
+    (folder / "tabs.toml").write_text(text.replace('"sex"', '"sx"'))
+    with pytest.raises(InputError, match=r"no column is 'sx'; there are .*'sex', 'weight'"):
+        publishing.check_columns(read_config(folder / "tabs.toml"))
+
+
 def test_persons_may_stand_in_a_file_with_semicolons(folder: Path) -> None:
     persons = pd.read_csv(folder / "persons.csv")
     persons.to_csv(folder / "semicolons.csv", sep=";", decimal=",", index=False)
@@ -232,6 +245,13 @@ def test_a_run_from_files_to_tables(folder: Path) -> None:
         ('["w*"]', '["r*"]', "means.csv: no column matches (a * is a number) 'r*'"),
         ('["mean"]', '["meen"]', "means.csv: statistics = has 'meen'"),
         ('on = "person"', 'on = "pupil"', 'means.csv: on = "pupil": no column of'),
+        ('"persons.csv"', '"persons.csv"\ndelimiter = ";;"', "it is a sign such as"),
+        ('persons = "persons.csv"', 'delimiter = ";"', "of CSV files (.csv, .csv.gz), and there"),
+        (
+            '"persons.csv"',
+            '"p.parquet"\ndecimal = ","',
+            "of CSV files (.csv, .tsv, .gz), and there",
+        ),
     ],
 )
 def test_what_a_run_refuses(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -352,6 +372,46 @@ def test_other_tables_of_a_run_are_made_without_its_other_stages(
         again("seed = 2" + SMALL)
 
 
+def test_tables_that_cannot_be_made_leave_no_old_ones(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the new configuration; others, and what comes before, stay."""
+    (folder / "weights.csv").write_bytes((folder / "persons.csv").read_bytes())
+    path, out = folder / "fails.toml", tmp_path / "run"
+    text = SMALL.replace('directory = "small"', f'directory = "{out}"')
+    path.write_text(text)
+    run("run", path, "--cluster", "none")
+    first = {name: (out / name).read_bytes() for name in ("means.csv", "shares.csv")}
+    tabulated = publishing.tabulated
+
+    def failing(table: TableSection, scores: str) -> pd.DataFrame:
+        if "at least 0" in table.statistics:
+            raise InputError("this one fails")
+        return tabulated(table, scores)
+
+    monkeypatch.setattr(publishing, "tabulated", failing)
+    path.write_text(text.replace("at least 9", "at least 0"))
+    with pytest.raises(InputError, match="this one fails"):
+        run("run", path, "--cluster", "none")
+    assert (out / "means.csv").read_bytes() == first["means.csv"]
+    assert (out / "scores").exists()
+    assert not (out / "shares.csv").exists()
+    assert not (out / "tables.html").exists()
+    path.write_text(text)
+    run("run", path, "--cluster", "none")
+    assert {name: (out / name).read_bytes() for name in first} == first
+    assert (out / "tables.html").exists()
+
+
+def test_a_key_that_is_not_given_is_not_there(folder: Path) -> None:
+    """So that runs from before there was the key are asked for the same tables."""
+    (folder / "key.toml").write_text(FROM_FILES)
+    assert "decimal" not in read_config(folder / "key.toml").computed()["tables"][0]
+    given = FROM_FILES.replace('"persons.csv"', '"persons.csv"\ndecimal = "."')
+    (folder / "key.toml").write_text(given)
+    assert read_config(folder / "key.toml").computed()["tables"][0]["decimal"] == "."
+
+
 def test_columns_of_scores_are_known_before(folder: Path) -> None:
     for name in ("from_files", "small"):
         config = read_config(folder / ("files.toml" if name == "from_files" else "small.toml"))
@@ -394,6 +454,7 @@ def test_the_same_by_single_commands(folder: Path, tmp_path: Path) -> None:
         ("plausible = 3", 'plausible = 3\nprior = "groups"', "no prior"),
         ('domains = "domains.csv"', 'domains = "stored.csv"', "no column is 'item', 'domain'"),
         ("[[tables]]", "[[tables]]\nwhat = 1", "what"),
+        ('persons = "persons.csv"', 'decimal = ","', "of CSV files (.csv, .tsv, .gz), and there"),
     ],
 )
 def test_what_is_refused(folder: Path, old: str, new: str, message: str) -> None:

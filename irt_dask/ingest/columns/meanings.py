@@ -8,14 +8,14 @@ from numbers import Integral, Real
 from typing import Any
 
 from irt_dask.errors import InputError, listed
-from irt_dask.ingest.columns.numbers import alike, number_of, spellings
+from irt_dask.ingest.columns.numbers import alike, number_of, spellings, truths
 from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 from irt_dask.variables import identifier
 
 #: Codes as they are written; which of them an item has is another matter (``limits``).
 CODES = {text: code for code in range(MOST) for text in spellings(code)}
 #: What spreadsheets, R and pandas write for scores; T and F are more often answers to items.
-TRUE_FALSE = {"FALSE": 0, "False": 0, "false": 0, "TRUE": 1, "True": 1, "true": 1}
+TRUE_FALSE = {text: int(value) for value in (False, True) for text in truths(value)}
 NOT_OBSERVED = (
     "", "NA", "NaN", "nan", "-1", ".", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None",
 )  # fmt: skip
@@ -126,6 +126,10 @@ def recoded_by_item(recode: Any, decimal: str | None) -> dict[str, dict[str, int
         item = identifier(texts_of(given, "recode")[0])
         if item in found:
             raise InputError(f"recode names the item {item!r} twice")
+        if not meanings:
+            raise InputError(
+                f"recode of the item {item!r} has no label: say codes, or leave it out"
+            )
         said = _codes(meanings, f" of the item {item!r}")
         ways = {way: code for text, code in said.items() for way in alike(text, decimal)}
         found[item] = ways | said  # what was said of one way to write a number goes before others

@@ -11,6 +11,12 @@ def spellings(number: float) -> list[str]:
     return [str(int(number)), text] if math.isfinite(number) and number == int(number) else [text]
 
 
+def truths(value: bool) -> list[str]:
+    """Return how programs write whether something is true."""
+    word = str(value)
+    return [word, word.upper(), word.lower()]
+
+
 def number_of(text: str, decimal: str | None = None) -> float:
     """Return the number, NaN where the text is none; with decimal commas no dot is in it."""
     if decimal == ",":
@@ -37,7 +43,9 @@ def of_decimal(text: str, decimal: str | None) -> str:
 
 
 def alike(text: str, decimal: str | None) -> list[str]:
-    """Return the ways to write a number, if this is one of them: 9 is also 9.0."""
+    """Return the ways to write a number or a truth, if this is one: 9 is also 9.0, true TRUE."""
+    if text in (words := truths(text.casefold() == "true")):
+        return words
     dotted = text.replace(",", ".", 1) if decimal == "," else text
     ways = spellings(number_of(dotted))
     return ways if dotted in ways else []

@@ -110,20 +110,23 @@ class ItemFilter:
         """Whether an item is one of them."""
         return item in self.names or any(fnmatchcase(item, glob) for glob in self.globs)
 
-    def check(self, items: Collection[str], option: str) -> None:
+    def check(self, items: Collection[str], said: str) -> None:
         """Refuse what was listed and means none of the items that were read, or not surely these.
 
-        Not for wide files, whose items were known before.
+        Not for wide files, whose items were known before.  ``said`` has {} for an entry.
         """
         known = {*items}
         for entry in sorted(self.names):
             found = {i for i in known if is_glob(entry) and fnmatchcase(i, entry)}
             if entry not in known and not found:
-                ends = ":" in entry and "; only the columns of a wide file have ranges"
-                raise InputError(f"{option}=[{entry!r}]: there is no such item{ends or ''}; {HOW}")
+                raise InputError(
+                    f"{said.format(repr(entry))}: there is no such item; list names and globs such "
+                    f"as 'q*' (only the columns of a wide file have ranges)"
+                )
             if entry in known and found - {entry}:
                 raise InputError(
-                    f"{option}=[{entry!r}] is an item, and others match it; list the items by name"
+                    f"{said.format(repr(entry))} is an item, and others match it; list the items "
+                    f"by name"
                 )
 
 

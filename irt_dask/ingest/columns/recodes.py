@@ -65,7 +65,7 @@ class ItemRecodes:
         ``items`` are those of the file, ``known`` those of the store.
         """
         listed = [entry for entry in self.names if not _any(entry, known)]
-        ItemFilter.of(listed, None, "recode").check({*items, *known}, "recode")
+        ItemFilter.of(listed, None, "recode").check({*items, *known}, "recode of the item {}")
         self.check_codes(items, limits)
 
     def check_codes(self, items: Collection[str], limits: Limits) -> None:

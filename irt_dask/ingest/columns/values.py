@@ -23,7 +23,7 @@ from irt_dask.ingest.columns.meanings import (
     refuse_responses,
     table_of,
 )
-from irt_dask.ingest.columns.numbers import number_of, shorten, spellings
+from irt_dask.ingest.columns.numbers import number_of, shorten, spellings, truths
 from irt_dask.ingest.columns.patterns import ItemFilter
 from irt_dask.ingest.columns.reasons import OTHER_CASE, dropped, reason, unlike
 from irt_dask.ingest.columns.recodes import ItemRecodes
@@ -293,11 +293,23 @@ class Codes:
         return {option for scores in (self.key or {}).values() for option in scores}
 
     @cached_property
+    def _said(self) -> set[str]:
+        """Texts whose meaning the caller said, of some item or all."""
+        of_items = [text for of in self.item_recodes.names.values() for text in of]
+        return {*self.recodes, *self.missing, *of_items, *self._answers}
+
+    @cached_property
     def _known(self) -> set[str]:
         return {*self.table, *self._answers}
 
-    def spelled(self, number: float) -> str:
-        """Return how text would say a number: 9.0 is 9, unless the caller wrote 9.0."""
+    def spelled(self, number: float | bool) -> str:
+        """Return how text would say a number: 9.0 is 9, unless the caller wrote 9.0.
+
+        Whether something is true is 1 or 0, unless the caller wrote that as a word.
+        """
+        if isinstance(number, bool):
+            said = (text for text in truths(number) if text in self._said)
+            return next(said, str(int(number)))
         texts = spellings(number)
         return next((text for text in texts if text in self._known), texts[0])
 

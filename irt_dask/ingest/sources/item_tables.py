@@ -191,7 +191,7 @@ def read_recode(recode: Any, dialect: Dialect = UNSAID) -> Any:
         of = found.setdefault(identifier(str(item).strip()), {})
         if label in of:
             raise InputError(f"recode= names the label {label!r} of the item {item!r} twice")
-        of[label] = _whole(code, dialect) if isinstance(code, str) else code
+        of[label] = _whole(code, dialect) if isinstance(code, (str, float)) else code
     return found
 
 
@@ -210,10 +210,10 @@ def _recode_of_file(path: str | PathLike[str], dialect: Dialect) -> dict[str, di
     return found
 
 
-def _whole(text: str, dialect: Dialect) -> int | str:
-    """Return the whole number that a text is, also as 3.0, else the text itself."""
-    number = number_of(text, dialect.decimal)
-    return int(number) if math.isfinite(number) and number == int(number) else text
+def _whole(code: str | float, dialect: Dialect) -> int | str | float:
+    """Return the whole number that a code is, also as 3.0, else the code itself."""
+    number = number_of(code, dialect.decimal) if isinstance(code, str) else code
+    return int(number) if math.isfinite(number) and number == int(number) else code
 
 
 # --- small tables ---------------------------------------------------------------------------------

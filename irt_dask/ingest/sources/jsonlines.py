@@ -251,10 +251,10 @@ def _value(value: Any, column: str, spell: Callable[[float], str]) -> str:
         return value
     if value is None:
         return ""
-    if isinstance(value, (bool, int)):
-        return str(int(value))
-    if isinstance(value, float):
+    if isinstance(value, (bool, float)):
         return spell(value)
+    if isinstance(value, int):
+        return str(value)
     rule = "a response is a number, a string, true, false or null"
     raise _unfit(column, value, f"column {column!r} has {_kind(value)},", rule)
 

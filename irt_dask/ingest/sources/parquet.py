@@ -174,8 +174,8 @@ def as_strings(column: pa.ChunkedArray, codes: Codes | None) -> pa.DictionaryArr
     one = whole.dictionary_encode()
     entries = one.dictionary
     if pt.is_boolean(kind) or pt.is_floating(kind):
-        spell = codes.spelled if codes is not None else repr
-        words = [str(int(v)) if isinstance(v, bool) else spell(v) for v in entries.to_pylist()]
+        spell = codes.spelled if codes is not None else _plainly
+        words = [spell(v) for v in entries.to_pylist()]
         entries = pa.array(words, pa.string())
     elif not pt.is_string(entries.type):
         entries = entries.cast(pa.string())
@@ -185,6 +185,10 @@ def as_strings(column: pa.ChunkedArray, codes: Codes | None) -> pa.DictionaryArr
         one = pa.DictionaryArray.from_arrays(indices, entries)
         return one.dictionary_decode().dictionary_encode()
     return pa.DictionaryArray.from_arrays(one.indices, entries)
+
+
+def _plainly(value: float | bool) -> str:
+    return str(int(value)) if isinstance(value, bool) else repr(value)
 
 
 def sound(strings: pa.DictionaryArray) -> tuple[pa.DictionaryArray, np.ndarray | None]:
