@@ -321,6 +321,20 @@ def test_mirt_has_the_error_of_the_last_score_alone(tmp_path):
     np.testing.assert_array_equal(again["item_category_score_se"], [[np.nan, np.nan, 0.5]])
 
 
+def test_what_mirt_has_no_place_for_is_said(tmp_path):
+    """Groups of freed items; nothing is said where nothing is left out."""
+    bank = irt.simulate(50, 3, seed=1).truth
+    freed = bank.assign_coords(item_id=("items", ["q0", "q1", "q0@s"])).assign(
+        item_freed_group=("items", ["", "", "s"])
+    )
+    with pytest.warns(Notice, match=r"no place for the groups that have .* \('q0@s'\): keep"):
+        irt.write_items(freed, tmp_path / "m.csv", convention="mirt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        irt.write_items(bank, tmp_path / "m.csv", convention="mirt")
+        irt.write_items(freed, tmp_path / "bank.csv")
+
+
 @pytest.mark.parametrize("method", ["groups", "conditional", "bayes"])
 def test_fits_of_any_kind_are_written_for_mirt(tmp_path, method):
     """Also with errors of what is not over items; ability is said where it is N(0, 1)."""
@@ -338,6 +352,9 @@ def test_fits_of_any_kind_are_written_for_mirt(tmp_path, method):
         warnings.simplefilter("always")
         irt.write_items(fit, path, convention="mirt")
     noted = [str(w.message) for w in caught if issubclass(w.category, Notice)]
+    left_out = "mirt's table has no place for the covariance of the parameters, by which link finds"
+    assert [left_out in n for n in noted].count(True) == (method != "conditional")
+    noted = [n for n in noted if left_out not in n]
     if method == "bayes":
         assert noted == []
         again = irt.read_items(path, convention="mirt")
