@@ -70,7 +70,8 @@ def write_items(items: xr.Dataset, path: str | Path, *, convention: str | None =
     convention : {None, "mirt"}
         "mirt" writes R mirt's slope-intercept parameters, a row each, with the columns ``form,
         group, item, par, est, se``, as :func:`read_items` takes them.  ``GroupPars`` is written
-        where ability is N(0, 1) for everybody; elsewhere a Notice says that it is not.
+        where ability is N(0, 1) for everybody; elsewhere a Notice says that it is not.  So it does
+        of the covariance, and of groups of freed items, for which the table has no place.
 
     Returns
     -------

@@ -18,8 +18,9 @@ from irt_dask.banks.tables import ItemTable
 from irt_dask.curves import FAMILIES, MODELS, ItemModel
 from irt_dask.curves.base import ADJACENT, CUMULATIVE
 from irt_dask.curves.item_set import Group
-from irt_dask.errors import InputError, Notice
+from irt_dask.errors import InputError, Notice, listed
 from irt_dask.items.parameters import bank_item_ids, calibration_groups, item_set
+from irt_dask.store.freed_items import freed_of
 
 _FORM = "slope-intercept"
 _OF_GROUP = "GroupPars"
@@ -32,6 +33,12 @@ _KNOWN = r"a[0-9]+|ak[0-9]+|d[0-9]*|b[0-9]+|c|g|u|logit\(g\)|logit\(u\)"
 
 #: Columns of a row an item, as coef(mod, simplify = TRUE) has them, that are called otherwise here.
 OURS = {"a1": "a", "g": "c"}
+
+
+#: What holds a covariance: of fits and banks, of Rasch models, of posteriors.
+_COVARIANCES = (
+    "item_parameter_covariance", "item_difficulty_covariance", "item_intercept_draw",
+)  # fmt: skip
 
 
 class _Item(NamedTuple):
@@ -253,6 +260,7 @@ def table(items: xr.Dataset) -> pd.DataFrame:
         for j in range(len(ids))
         for par, est, se in _written(*group[j], ids[j], {n: x[j] for n, x in errors.items()})
     ]
+    _say_what_is_left_out(items)
     if _is_standard(items):
         found += [(_FORM, "", _OF_GROUP, "MEAN_1", 0.0, math.nan)]
         found += [(_FORM, "", _OF_GROUP, "COV_11", 1.0, math.nan)]
@@ -265,6 +273,23 @@ def table(items: xr.Dataset) -> pd.DataFrame:
             stacklevel=3,
         )
     return pd.DataFrame(found, columns=["form", "group", "item", "par", "est", "se"])
+
+
+def _say_what_is_left_out(items: xr.Dataset) -> None:
+    """A note on what banks have of these items, and the table has not."""
+    lost = []
+    if {*_COVARIANCES} & {*items.variables}:
+        lost.append("the covariance of the parameters, by which link finds its errors")
+    if freed := freed_of(items):
+        lost.append(f"the groups that have items of their own ({listed(list(freed), 5)})")
+    if lost:
+        warnings.warn(
+            Notice(
+                f"mirt's table has no place for {', and '.join(lost)}: keep the bank, or the fit, "
+                f"too"
+            ),
+            stacklevel=4,
+        )
 
 
 def _is_standard(items: xr.Dataset) -> bool:
