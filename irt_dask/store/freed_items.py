@@ -188,7 +188,7 @@ def freed_of(items: xr.Dataset) -> dict[str, tuple[str, str]]:
     return {i: (i.removesuffix(f"{AT}{g}"), g) for i, g in named if g and i.endswith(f"{AT}{g}")}
 
 
-def refuse_together(items: xr.Dataset, remedy: str) -> None:
+def refuse_together(items: xr.Dataset) -> None:
     """Stop if an item is there more than once, as different groups' own: nobody answers both."""
     forms: dict[str, list[str]] = {}
     own = freed_of(items)
@@ -199,7 +199,7 @@ def refuse_together(items: xr.Dataset, remedy: str) -> None:
         raise InputError(
             f"{len(twice)} item(s) are there once for everybody and again for groups that answered "
             f"them otherwise, or for several such groups ({named}), and nobody answers both: "
-            f"{remedy}"
+            f"give the form of one group, bank.isel(items=...)"
         )
 
 
