@@ -44,6 +44,7 @@ _PHRASES = (
      "plausible = 10 in [score]"),
     ("give the form of one group, bank.isel(items=...)",
      "give the form of one group by --items FORM.csv", ""),
+    ("use score(method='wle')", "use irt-dask score --method wle", ""),
     (" (of Replicates.from_units)", "", ""),
     ("Replicates.from_zones without n_zones takes any labels",
      "--zone, --unit and --method in place of --preset take any labels",
@@ -57,6 +58,8 @@ _PHRASES = (
     ("link by irt.link(..., error='jackknife')", "link by 'irt-dask link --error jackknife'",
      "link by 'irt-dask link --error jackknife'"),
 )  # fmt: skip
+#: Functions that errors name, by the command that calls them under another name.
+_FUNCTIONS = {"curves": "item_curves", "lord": "lord_dif", "q3": "residual_correlations"}
 #: What does not stand before a keyword, but before a part of something else.
 _BEFORE = r"(?<![\w.'\"`/-])"
 
@@ -70,6 +73,9 @@ def typed(text: str, command: click.Command | None) -> str:
         write |= _of_table()
     if methods := _methods(command):
         text = re.sub(rf"\bfit_({'|'.join(methods)})\b", r"--method \1", text)
+    if function := _FUNCTIONS.get(str(command.name)):
+        named = rf"{_BEFORE}{function}(?![\w'\"`(])"
+        text = re.sub(named, f"irt-dask {command.name}", text)
     text = text.replace(_SELECTED, "")
     for said, in_shell, in_file in _PHRASES:
         text = text.replace(said, in_file if command.name == "run" else in_shell)

@@ -163,6 +163,8 @@ def codes_of(
 ) -> Codes:  # fmt: skip
     """Put the options together that say what values mean."""
     limits = Limits.checked(read_categories(categories, dialect))
-    recode = read_recode(recode, dialect)
-    codes = Codes.checked(missing, recode, dialect.decimal, keyed=key is not None, limits=limits)
+    said = read_recode(recode, dialect)
+    codes = Codes.checked(missing, said, dialect.decimal, keyed=key is not None, limits=limits)
+    if isinstance(recode, (str, PathLike)):
+        codes = replace(codes, recode_file=str(recode))
     return codes if key is None else codes.with_key(read_key(key, dialect))

@@ -24,8 +24,6 @@ from irt_dask.score.checks import warn_of_standard
 from irt_dask.store.freed_items import refuse_together
 
 METHODS = ("eap", "tcc", "wle")
-#: What to do about items of several groups.
-_ONE_FORM = "give the form of one group, bank.isel(items=...)"
 
 
 def score_table(
@@ -91,7 +89,7 @@ def score_table(
     item_id = bank_item_ids(items)
     if not item_id:
         raise InputError("items has no item: a form needs at least one")
-    refuse_together(items, _ONE_FORM)
+    refuse_together(items)
     if ability is None and method == "eap":
         warn_of_standard(items)
     known = item_set(items, item_id)

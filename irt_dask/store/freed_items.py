@@ -198,7 +198,7 @@ def groups_of_set(text: str) -> tuple[str, ...] | None:
     return tuple(groups) if is_list and groups else None
 
 
-def refuse_together(items: xr.Dataset, remedy: str) -> None:
+def refuse_together(items: xr.Dataset) -> None:
     """Stop if an item is there more than once, as different groups' own: nobody answers both."""
     forms: dict[str, list[str]] = {}
     own = freed_of(items)
@@ -209,7 +209,7 @@ def refuse_together(items: xr.Dataset, remedy: str) -> None:
         raise InputError(
             f"{len(twice)} item(s) are there once for everybody and again for groups that answered "
             f"them otherwise, or for several such groups ({named}), and nobody answers both: "
-            f"{remedy}"
+            f"give the form of one group, bank.isel(items=...)"
         )
 
 

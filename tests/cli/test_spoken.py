@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import irt_dask as irt
-from irt_dask.cli import calibrate, data, examine, main, spoken, work
+from irt_dask.cli import banks, calibrate, data, examine, main, residuals, spoken, work
 from irt_dask.cli.spoken import list_of, typed
 
 
@@ -101,6 +101,15 @@ def test_what_python_says_without_keywords_is_said_in_the_shell_too():
         assert any(phrase in text and phrase != text for text in said), phrase
         assert phrase not in typed(f"x{phrase}, or", examine.dif)
         assert "irt." not in in_shell + in_file
+
+
+def test_functions_are_named_as_the_command():
+    said = "{} does not support person weights, and irt.item_curves(x) is left alone"
+    found = typed(said.format("item_curves"), residuals.curves)
+    assert found == said.format("irt-dask curves")
+    assert typed("residual_correlations does not", residuals.q3) == "irt-dask q3 does not"
+    wrong = typed("it; use score(method='wle'), or 'tcc'", banks.score_table)
+    assert wrong == "it; use irt-dask score --method wle, or 'tcc'"
 
 
 def test_lists_of_names_are_typed_as_they_are_written():

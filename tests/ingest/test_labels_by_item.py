@@ -246,3 +246,15 @@ def test_codes_of_a_frame_may_be_floats(tmp_path: Path) -> None:
     assert cells(r).tolist() == [[0], [1]]
     with pytest.raises(InputError, match=r"{'yes': 0\.5}: a code means"):
         irt.ingest(file, tmp_path / "t", recode=frame.assign(code=[0.0, 0.5]))
+
+
+def test_a_label_that_a_file_of_labels_lacks_is_a_row_of_it(tmp_path: Path) -> None:
+    """Another recode cannot stand beside the file; beside a dict it can."""
+    file = write(tmp_path / "f.csv", "person,q1,q2,q3\na,yes,yes,no\nb,often,no,yes\n")
+    table = write(tmp_path / "labels.csv", TABLE)
+    for recode, remedy in (
+        (table, r"else add a row to \S+labels\.csv[^=]*; if the column is no item"),
+        (OWN, "else recode="),
+    ):
+        with pytest.raises(InputError, match=remedy):
+            irt.ingest(file, tmp_path / "s", recode=recode, categories=BY_ITEM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,6 +35,8 @@ from irt_dask.store.categories import BINARY, MOST, NONRESPONSE
 _NONE = -3  # an index that no value has
 #: A share of attempts is rounded to three digits or more.
 _OF_SHARE = 0.01
+#: What a message says to do by ``recode``, once or in two ways.
+_REMEDY = re.compile(r"(?:say )?recode=\{[^}]*\}(?: or recode=\{[^}]*\})*")
 #: The score of every answer of an item that has one; other answers have none.
 Key = dict[str, dict[str, int]]
 
@@ -51,6 +54,7 @@ class Codes:
     reverse: ItemFilter = field(default_factory=ItemFilter)  # items whose codes are counted back
     trials: int = 0  # responses are shares of so many attempts, if any
     item_recodes: ItemRecodes = field(default_factory=ItemRecodes)  # of answers to some items
+    recode_file: str | None = None  # where these stand, if in a file
 
     @classmethod
     def checked(
@@ -343,6 +347,8 @@ class Codes:
                 decimal=self.decimal, of_file=decimal,
                 trials=self.trials,
             )  # fmt: skip
+        if self.recode_file is not None:  # which takes no recode= beside it
+            why = _REMEDY.sub(f"add a row to {self.recode_file}", why)
         return f"column {column!r} has the value {shorten(value)}; {why}"
 
 
