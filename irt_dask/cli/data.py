@@ -23,8 +23,6 @@ from irt_dask.cli.common import (
 )
 from irt_dask.cli.spoken import list_of
 from irt_dask.errors import InputError
-from irt_dask.ingest.sources.delimited import DELIMITERS
-from irt_dask.ingest.text.files import kind_of
 from irt_dask.store import Responses, open_responses
 from irt_dask.store.nonresponse import says_nonresponse
 from irt_dask.store.stored import collapsed_of, reversed_of
@@ -50,8 +48,12 @@ def listed_names(texts: tuple[str, ...]) -> list[str]:
 
 
 def _recode(pairs: tuple[str, ...]) -> dict[str, str | int] | str | None:
-    if len(pairs) == 1 and "=" not in pairs[0] and kind_of(PurePath(pairs[0])) in DELIMITERS:
-        return pairs[0]
+    if len(pairs) == 1 and "=" not in pairs[0]:
+        from irt_dask.ingest.sources.delimited import DELIMITERS  # what reads files is compiled
+        from irt_dask.ingest.text.files import kind_of
+
+        if kind_of(PurePath(pairs[0])) in DELIMITERS:
+            return pairs[0]
     out: dict[str, str | int] = {}
     for pair in pairs:
         code, sign, word = pair.rpartition("=")

@@ -66,6 +66,11 @@ def _write_files(to):
     pd.DataFrame({"pupil": pupils, "books": np.arange(260) % 3}).to_csv(
         to / "persons.csv", index=False
     )
+    cycles = pd.concat([_class(200, 12, 6 + k, f"c{k}").assign(group=g) for k, g in enumerate(
+        ["A2021", "A2025", "B2021", "B2025"])])  # fmt: skip
+    cycles.drop(columns="class").to_csv(to / "cycles.csv", index=False)
+    sets = {"group": ["A2021", "A2025", "B2021", "B2025"], "set": ["A", "A", "B", "B"]}
+    pd.DataFrame(sets).to_csv(to / "countries.csv", index=False)
     published = {"item": ["n1", "n2"], "a": [0.8, 1.1], "b": [-0.4, 0.6], "c": [0.2, 0.15]}
     pd.DataFrame(published).to_csv(to / "published.csv", index=False)
     models = _class(40, 30, 5).drop(columns="class").rename(columns={"pupil": "model"})
@@ -82,6 +87,15 @@ def test_examples_of_help_run_one_after_the_other(typed, tmp_path):
     _write_files(tmp_path)
     typed("ingest", "autumn.csv", "autumn.store", "--column", "person=pupil", "--exclude", "class")
     typed("calibrate", "autumn.store", "--method", "marginal", "--out", "other-bank.csv")
+    typed(
+        "ingest",
+        "cycles.csv",
+        "cycles.store",
+        "--column",
+        "person=pupil",
+        "--column",
+        "group=group",
+    )
     for name in [*EXAMPLES]:
         for line, _ in EXAMPLES[name]:
             if line.startswith(ELSEWHERE):

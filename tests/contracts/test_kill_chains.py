@@ -55,7 +55,7 @@ def finished(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["2pl", "gpcm"])
+@pytest.mark.parametrize("model", ["2pl", pytest.param("gpcm", marks=pytest.mark.nightly)])
 def test_a_killed_driver_loses_at_most_a_segment_of_each_chain(tmp_path, model):
     """Three kills at random moments after the first checkpoint of each run."""
     simulated(tmp_path / "s", model)
