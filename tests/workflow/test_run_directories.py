@@ -257,7 +257,7 @@ def test_runs_go_on_that_were_begun_when_tables_were_part_of_the_checksum(tmp_pa
     told = {"title": "", "config": {"seed": 1, "tables": []}, "data_checksum": ""}
     RunDirectory(tmp_path, told | {"config_digest": "of all"}, fresh=False).close()
     again = RunDirectory(tmp_path, told | {"config_digest": "but tables"}, fresh=False)
-    again.check_config("but tables")
+    again.check_config("but tables", "bayes.item_table")
     again.close()
     with pytest.raises(ChangedRunError, match=r"the configuration changed \(seed: 1 -> 2\)"):
         RunDirectory(tmp_path, told | {"config": {"seed": 2}, "config_digest": "2"}, fresh=False)
