@@ -228,12 +228,8 @@ class _Square:
         return out
 
     def check_errors(self, of: Sequence[tuple[str, str]], matrix: Floats) -> None:
-        """Stop at variances that are not those of the bank's standard errors, or of some items.
-
-        An item may lack a parameter, as what anchors guess, which a fit took as known.
-        """
+        """Stop at variances that are not those of the bank's errors, or are of some of them."""
         row, lacks = {pair: k for k, pair in enumerate(of)}, []
-        there = {item for item, _ in of}
         ids, nothing = [identifier(i) for i in self.bank.items], [""] * len(self.bank.items)
         of_each = [self.bank.words(c) if c in self.bank else nothing for c in _KIND]
         kind = dict(zip(ids, zip(*of_each, strict=True), strict=True))
@@ -244,7 +240,7 @@ class _Square:
             errors = self.bank.numbers(f"se_{name}", may_lack=True)
             for item, error in zip(ids, errors, strict=True):
                 k = row.get((item, name))
-                if item not in there and error > 0.0 and (kind[item], name) in having:
+                if k is None and error > 0.0 and (kind[item], name) in having:
                     lacks.append(f"{name} of {item}")
                 elif k is not None and abs(max(matrix[k, k], 0.0) ** 0.5 - error) > _SAME * error:
                     what = (

@@ -52,7 +52,7 @@ def test_covariances_between_items_of_the_bank_are_in_the_errors(case):
     persons it is a quarter too small.
     """
     first, known, found, gradient = case
-    assert found.attrs["anchor_errors"].startswith("of slopes and difficulties, with their cov")
+    assert found.attrs["anchor_errors"].startswith("of the items' parameters, with their cov")
     at = by_item_and_column(first, range(K), "ad")
     s = first.item_parameter_covariance.values[np.ix_(at, at)]
     for name in NAMES:
@@ -102,3 +102,36 @@ def test_anchors_of_standard_errors_alone_are_not_known_for_certain(case):
     with pytest.warns(irt.errors.DataWarning, match="no covariances between them"):
         links = [irt.link(first, x, error="delta").attrs["B_se"] for x in (alone, grown)]
     assert links[1] == pytest.approx(links[0], rel=1e-9)
+
+
+@pytest.mark.slow
+def test_what_anchors_guess_is_not_known_for_certain():
+    """Errors of the bank's asymptotes are in those of the fit, by fitting again with each moved."""
+    rng = np.random.default_rng(8)
+    a, d, c = np.exp(rng.normal(0.4, 0.2, M)), rng.normal(-0.5, 0.7, M), np.full(M, 0.2)
+    first = fit(respond(rng, rng.standard_normal(500), a[:K], d[:K], c[:K]), model="3pl")
+    y = respond(rng, 0.5 + 1.2 * rng.standard_normal(800), a, d, c)
+
+    def refitted(x):
+        slope, intercept, guessing = x.reshape(3, K)
+        known = bank(slope, -intercept / slope, guessing)
+        return fit(y, model="3pl", fixed_items=known, tolerance=1e-11)
+
+    of = [first[f"item_{n}"] for n in ("discrimination", "intercept", "guessing")]
+    x = np.concatenate(of)
+    known, found = refitted(x), fit(y, model="3pl", fixed_items=first, tolerance=1e-11)
+    at = by_item_and_column(first, range(K), "adc")
+    s = first.item_parameter_covariance.values[np.ix_(at, at)]
+    moved = [[refitted(x + step * e) for step in (-1.0, 1.0)] for e in 1e-3 * np.eye(x.size)]
+    for name in (*NAMES, "item_guessing"):
+        gradient = np.array([(high[name] - low[name]).values / 2e-3 for low, high in moved])
+        added = np.einsum("pi,pq,qi->i", gradient, s, gradient)
+        of_known = known[f"{name}_se"].values ** 2
+        free = np.isfinite(of_known)
+        got = found[f"{name}_se"].values ** 2 - of_known
+        np.testing.assert_allclose(got[free], added[free], rtol=1e-2, atol=1e-2 * added.max())
+        if name == "group_mean":  # asymptotes taken as known make another error
+            without = gradient[: 2 * K].T @ s[: 2 * K, : 2 * K] @ gradient[: 2 * K]
+            assert abs(without.item() / added.item() - 1.0) > 0.1
+    own = by_item_and_column(found, range(K), "adc")
+    assert np.array_equal(found.item_parameter_covariance.values[np.ix_(own, own)], s)

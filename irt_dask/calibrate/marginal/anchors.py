@@ -6,7 +6,8 @@ mean 0 if the bank is right (Rao 1948; Silvey 1959).  Their covariance is the ef
 I; errors of the bank with covariance S add I S I.
 
 Free parameters follow the anchors, dx / d anchor = -H^-1 C with H their information and C that
-between them and the anchors: errors of the bank add H^-1 C S C' H^-1 to their covariance.
+between them and the anchors: errors of the bank add H^-1 C S C' H^-1 to their covariance.  S has
+asymptotes too, which are not tested, where the bank has their covariance.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 import scipy.linalg
 import xarray as xr
 
-from irt_dask.arrays import Floats, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.calibrate.marginal import errors as marginal_errors
 from irt_dask.calibrate.marginal import sampling
 from irt_dask.calibrate.marginal.expected import Expected
@@ -48,8 +49,9 @@ _LEVEL, _CHANGE = 0.01, 0.05
 class Known:
     """What the bank says of anchors and of what different ones have in common.
 
-    ``matrix`` is the covariance of those of their parameters that are tested, ``cross`` that of the
-    free parameters with these; ``place`` says where each is, (parameters, items), -1 of others.
+    ``matrix`` is the covariance of their parameters that have errors or are tested, ``cross`` that
+    of the free parameters with these; ``place`` says where each is, (parameters, items), -1 of
+    others.
     """
 
     matrix: Floats
@@ -198,18 +200,21 @@ def _of_two(bank: xr.Dataset) -> Floats:
     return np.moveaxis(np.array([[of_a, between], [between, of_d]]), -1, 0)
 
 
-def _together(fit: Rounds, bank: xr.Dataset, anchors: Ints, x: Floats) -> tuple[Floats, bool]:
+def _together(
+    fit: Rounds, bank: xr.Dataset, anchors: Ints, x: Floats
+) -> tuple[Floats, Bools | None]:
     """Covariance of the errors of all anchors, items slowest, (items x parameters, same).
 
-    And whether the bank tells what errors of different items have in common: the sample of persons
-    that set its scale.  Items of which it does not count as independent.
+    And of which parameters, (parameters, items), the bank tells what their errors have in common:
+    the sample of persons that set its scale.  None where it does not; such items are independent.
     """
     item_id, model = fit.engine.responses.item_id, fit.model
     alone = bank_errors(bank, item_id, model.items)[anchors]
     ids, items = [item_id[j] for j in anchors], model.item_set(x).take(anchors)
     known = uncertain(bank, ids, items, "fixed_items", errors=False)
     if known is None or not known.matrix.size:
-        return np.asarray(scipy.linalg.block_diag(*alone)), False
+        return np.asarray(scipy.linalg.block_diag(*alone)), None
+    known = known.finite()
     column = np.full(alone.shape[:2], -1)
     column[:, : len(known.column)] = known.column.T
     alone[(column >= 0).any(axis=1)] = 0.0
@@ -217,7 +222,9 @@ def _together(fit: Rounds, bank: xr.Dataset, anchors: Ints, x: Floats) -> tuple[
     there = np.flatnonzero(column >= 0)
     at = column.ravel()[there]
     out[np.ix_(there, there)] = known.matrix[np.ix_(at, at)]
-    return np.asarray(out), True
+    told = np.zeros(model.fixed.shape, dtype=bool)
+    told[:, anchors] = (column >= 0).T
+    return np.asarray(out), told
 
 
 def warn_untested(size: int) -> None:
@@ -245,8 +252,11 @@ def test(
         return None
     freed = model.fixed.copy()
     # One that is shared would join that of the others.
-    tested_of = model.items.has & (model.items.of_all < 0) & model.items.table(_is_tested, False)
-    freed[:, anchors] = np.where(tested_of[:, anchors], np.nan, freed[:, anchors])
+    of_bank, told = _together(fit, bank, anchors, x)
+    own_of = model.items.has & (model.items.of_all < 0)
+    tested_of = own_of & model.items.table(_is_tested, False)
+    used_of = tested_of if told is None else tested_of | (own_of & told)
+    freed[:, anchors] = np.where(used_of[:, anchors], np.nan, freed[:, anchors])
     falls = bool((model.fixed[0, anchors] < 0.0).any())  # bounds of slopes must not cut these off
     wide = replace(model, fixed=freed, signed=model.signed or falls)
     at = marginal_errors.columns(wide, x)
@@ -259,29 +269,28 @@ def test(
     information, size = information * np.outer(size / raised, size / raised), raised
     score = marginal_errors.scores(wide, x, expected, at) / size
     squares = squares / np.outer(size, size)
-    columns = at[0][:, anchors].T  # (anchors, parameters), -1 where a parameter is not tested
-    tested = columns[columns >= 0]
-    others = np.setdiff1d(np.arange(at[2]), tested)
+    columns = at[0][:, anchors].T  # (anchors, parameters), -1 of those that are neither
+    used = columns[columns >= 0]
+    others = np.setdiff1d(np.arange(at[2]), used)
     try:
         factor = scipy.linalg.cho_factor(information[np.ix_(others, others)])
     except scipy.linalg.LinAlgError:
         return None
-    explained = scipy.linalg.cho_solve(factor, information[np.ix_(others, tested)]).T
-    whole = np.zeros((tested.size, at[2]))  # from scores of all to efficient ones of the anchors
-    whole[np.arange(tested.size), tested] = 1.0
+    explained = scipy.linalg.cho_solve(factor, information[np.ix_(others, used)]).T
+    whole = np.zeros((used.size, at[2]))  # from scores of all to efficient ones of the anchors
+    whole[np.arange(used.size), used] = 1.0
     whole[:, others] = -explained
     efficient = whole @ score
-    left = whole @ information[:, tested]
+    left = whole @ information[:, used]
     left = 0.5 * (left + left.T)
     products = whole @ squares @ whole.T
-    # Errors of the bank, in the order of the tested parameters and their units.
-    of_bank, between = _together(fit, bank, anchors, x)
+    # Errors of the bank, in the order of the anchors' parameters and in their units.
     of_bank = of_bank[np.ix_(*2 * [np.flatnonzero(columns >= 0)])]
-    own = of_bank * np.outer(size[tested], size[tested])
-    along = -explained.T @ own / np.outer(size[others], size[tested])
+    own = of_bank * np.outer(size[used], size[used])
+    along = -explained.T @ own / np.outer(size[others], size[used])
     carried = explained.T @ own @ explained / np.outer(size[others], size[others])
     place = np.full(columns.shape, -1)
-    place[columns >= 0] = np.arange(tested.size)
+    place[columns >= 0] = np.arange(used.size)
     # Weighted persons count by their squares in products, as free parameters show.
     free = np.ix_(others, others)
     ratio = float(np.trace(squares[free]) / np.trace(information[free])) if asked.robust else 1.0
@@ -290,10 +299,11 @@ def test(
         by_unit = sampling.squares(fit, wide, x, at, asked, None, centred=True)
         spread = whole @ (by_unit / np.outer(size, size)) @ whole.T
     parts = _Parts(
-        efficient, left, products, own, size[tested], place, spread, ratio, asked.degrees
-    )
+        efficient, left, products, own, size[used], np.where(tested_of[:, anchors].T, place, -1),
+        spread, ratio, asked.degrees,
+    )  # fmt: skip
     out = _tests(model, x, expected, anchors, parts, carried)
-    if not between:
+    if told is None:
         return out
     where = np.full(at[0].shape, -1)
     where[:, anchors] = place.T
@@ -302,8 +312,9 @@ def test(
 
 @dataclass(frozen=True)
 class _Parts:
-    """Efficient scores of the tested parameters, what their covariance is made of, and places.
+    """Efficient scores of the anchors' parameters, what their covariance is made of, and places.
 
+    ``place`` is that of the tested ones, (anchors, parameters), -1 of others.
     ``products`` are sums of the persons' squares; ``spread`` is the covariance of a sandwich, with
     so many ``degrees`` of freedom where it is of sampling units.
     """
@@ -379,6 +390,7 @@ def _tests(
     at = parts.place.T[known]
     for k, move in enumerate(moves(model, items)):
         along[at, k] = move[:, anchors][known] * parts.unit[at]
-    basis = scipy.linalg.null_space(along.T)
+    mine = np.sort(at)
+    basis = every[:, mine] @ scipy.linalg.null_space(along[mine].T)
     together = parts.on(basis)[0] if basis.shape[1] else float("nan")
     return Test(each, p_value, rmsd, together, basis.shape[1], carried, parts.degrees)

@@ -196,7 +196,7 @@ def _of_anchors(model: Model, found: Found) -> dict[str, Any]:
     if test is None or not test.carries:
         said = "taken as known: not in the standard errors"
     elif test.known is not None:
-        said = "of slopes and difficulties, with their covariances: in the standard errors"
+        said = "of the items' parameters, with their covariances: in the standard errors"
     return {**({} if test is None else test.attrs), "anchor_errors": said}
 
 
