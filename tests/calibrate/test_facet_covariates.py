@@ -343,3 +343,18 @@ def test_covariates_that_follow_from_each_other_are_refused():
     table = ITEMS.assign(letters=5.0 * ITEMS["words"] + 2.0)
     with pytest.raises(EstimationError, match="'item', 'words', 'letters'"):
         irt.fit_marginal(r, facets=["item ~ words + letters"], item_covariates=table)
+
+
+def test_a_number_that_is_a_text_is_no_level():
+    y = np.random.default_rng(0).integers(0, 2, (60, 5))
+    r = irt.from_array(y, item_id=list(ITEMS.index))
+    words = ITEMS["words"].astype(object)
+    words.iloc[1] = "8 words"
+    with pytest.raises(InputError, match="item_covariates has '8 words' in 'words' for "):
+        irt.fit_marginal(r, facets=["item ~ words"], item_covariates=ITEMS.assign(words=words))
+
+
+def test_covariates_that_are_not_given_are_asked_for():
+    r = irt.from_array(np.ones((4, 2), dtype=int), item_id=["q1@r1", "q1@r2"])
+    with pytest.raises(InputError, match="a covariate of items is a column of item_covariates"):
+        irt.fit_marginal(r, facets=["rater:format"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,11 +121,24 @@ def values(column: pd.Series[Any], name: str, what: str = "facets=") -> Any:
     """Levels as text, or finite numbers."""
     number = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     if not number or name == ITEM:
+        _refuse_mixed(column, name, what)
         return np.array([identifier(v) for v in column], dtype=object)
     out = column.to_numpy(dtype=float)
     if not np.isfinite(out).all():
         raise InputError(f"{what} has numbers in {name!r} that are not finite")
     return out
+
+
+def _refuse_mixed(column: pd.Series[Any], name: str, what: str) -> None:
+    """Stop at numbers of which some are texts: each of them would be a level."""
+    is_number = np.array([isinstance(v, Real) and not isinstance(v, bool) for v in column])
+    if name != ITEM and 2 * is_number.sum() > is_number.size:
+        for k in np.flatnonzero(~is_number)[:1]:
+            raise InputError(
+                f"{what} has {column.iloc[k]!r} in {name!r} for {column.index[k]!r}, which is no "
+                f"number, and {is_number.sum()} of {is_number.size} values are: correct it, or "
+                f"give levels as texts, all of them"
+            )
 
 
 def numbers(labels: Any, name: str, of: Sequence[str], what: str) -> Floats:
@@ -230,7 +244,8 @@ def _split(facets: Sequence[str], names: Sequence[str], item_id: tuple[str, ...]
         raise InputError(
             f"facets={list(facets)!r}: {len(wrong)} of {len(item_id)} columns are not named "
             f"{pattern}: {listed(wrong, 5)}; ingest a long table with facets={list(names)!r}, "
-            f"rename them, or give facets as a table with a row for each column"
+            f"rename them, or give facets as a table with a row for each column; a covariate of "
+            f"items is a column of item_covariates"
         )
     return [np.array(v, dtype=object) for v in zip(*parts, strict=True)]
 
