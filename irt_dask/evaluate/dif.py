@@ -75,10 +75,11 @@ def dif(
         "all" each item is tested among all others: where many favour one group they pass for its
         ability, and the others show the opposite.  Otherwise every item that is no anchor is tested
         beside these, in turn.  "iterate" begins with all, leaves out those whose shift or change of
-        slope is more than 1.96 standard errors from that of the middle item, and tests again, until
-        the anchors stay (at most 20 rounds).  It finds them where more than half of the items are
-        the same; no statistic can tell which half is.  With several focal groups an anchor is
-        within those errors in each of them: all groups, and the test of all, have the same anchors.
+        slope is more than 1.96 standard errors from where most items have theirs (the mode), and
+        tests again, until the anchors stay (at most 20 rounds).  It finds them where more than half
+        of the items are the same; no statistic can tell which half is.  With several focal groups
+        an anchor is within those errors in each of them: all groups, and the test of all, have the
+        same anchors.
     seed : int
         Of the persons who are simulated where a group is small (see Notes).
     client, progress
@@ -131,6 +132,8 @@ def dif(
     Warns
     -----
     ApproximationWarning
+        If anchors are to be found and shifts have errors above .2 as a rule, as with fewer than
+        some 150 persons in a group.
         If fewer than 15 persons (with sampling weights: in effect) of a group answered some items,
         with which nothing was tried.
     DataWarning
@@ -215,6 +218,7 @@ def dif(
 
     if anchors == dif_anchors.ITERATE:
         data, found, same, rounds = dif_anchors.iterated(tested, sound)
+        dif_anchors.warn_of_unsure(data, labels[1:], 2)
     else:
         same, rounds = np.ones(m, dtype=bool) if chosen is None else chosen, 1
         data, found = dif_anchors.beside(tested, same)

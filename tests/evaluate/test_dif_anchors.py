@@ -10,7 +10,7 @@ from items import answers, bank
 from scipy.special import expit
 
 import irt_dask as irt
-from irt_dask.errors import EstimationError, InputError
+from irt_dask.errors import ApproximationWarning, EstimationError, InputError
 from irt_dask.evaluate import dif_anchors
 
 M, SHIFTED = 12, 4
@@ -121,3 +121,24 @@ def test_refusals() -> None:
 
     with pytest.raises(EstimationError, match=r"has left 1 anchor\(s\) after 1 round"):
         dif_anchors.iterated(test, SOUND)
+
+
+def test_most_items_are_where_the_sum_of_kernels_is_largest() -> None:
+    """On a fine grid; three in ten that are far away do not move it, of which the median knows."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        se = rng.uniform(0.8, 1.3, 40)
+        x = se * rng.standard_normal(40)
+        grid = np.linspace(-4.0, 4.0, 80001)
+        sums = np.exp(-0.5 * ((grid[:, None] - x) / se) ** 2).sum(axis=1)
+        assert dif_anchors.place(x, se) == pytest.approx(grid[sums.argmax()], abs=2e-4)
+        far = np.append(x, 9.0 + rng.standard_normal(17))
+        moved = dif_anchors.place(far, np.append(se, np.ones(17)))
+        assert abs(moved - dif_anchors.place(x, se)) < 0.01
+        assert np.median(far) - np.median(x) > 0.3
+
+
+def test_groups_in_which_anchors_are_hardly_told_are_named() -> None:
+    data = {"item_dif_shift_se": np.array([[0.25, 0.3, np.nan], [0.1, 0.9, 0.1], [np.nan] * 3])}
+    with pytest.warns(ApproximationWarning, match="less than 0.8 logits in 'b' are hardly told"):
+        dif_anchors.warn_of_unsure(data, ["b", "c", "d"], 1)
