@@ -250,15 +250,8 @@ def test(
     anchors = np.flatnonzero(np.isfinite(model.fixed).all(axis=0))
     if model.histogram or not anchors.size:
         return None
-    freed = model.fixed.copy()
-    # One that is shared would join that of the others.
     of_bank, told = _together(fit, bank, anchors, x)
-    own_of = model.items.has & (model.items.of_all < 0)
-    tested_of = own_of & model.items.table(_is_tested, False)
-    used_of = tested_of if told is None else tested_of | (own_of & told)
-    freed[:, anchors] = np.where(used_of[:, anchors], np.nan, freed[:, anchors])
-    falls = bool((model.fixed[0, anchors] < 0.0).any())  # bounds of slopes must not cut these off
-    wide = replace(model, fixed=freed, signed=model.signed or falls)
+    wide, tested = _freed(model, anchors, told)
     at = marginal_errors.columns(wide, x)
     information, squares, size = marginal_errors.observed(
         fit, wide, x, expected, True, coarse=not asked.robust
@@ -280,7 +273,6 @@ def test(
     whole = np.zeros((used.size, at[2]))  # from scores of all to efficient ones of the anchors
     whole[np.arange(used.size), used] = 1.0
     whole[:, others] = -explained
-    efficient = whole @ score
     left = whole @ information[:, used]
     left = 0.5 * (left + left.T)
     products = whole @ squares @ whole.T
@@ -299,7 +291,7 @@ def test(
         by_unit = sampling.squares(fit, wide, x, at, asked, None, centred=True)
         spread = whole @ (by_unit / np.outer(size, size)) @ whole.T
     parts = _Parts(
-        efficient, left, products, own, size[used], np.where(tested_of[:, anchors].T, place, -1),
+        whole @ score, left, products, own, size[used], np.where(tested[:, anchors].T, place, -1),
         spread, ratio, asked.degrees,
     )  # fmt: skip
     out = _tests(model, x, expected, anchors, parts, carried)
@@ -308,6 +300,17 @@ def test(
     where = np.full(at[0].shape, -1)
     where[:, anchors] = place.T
     return replace(out, known=Known(of_bank, along, where))
+
+
+def _freed(model: Model, anchors: Ints, told: Bools | None) -> tuple[Model, Bools]:
+    """The model in which what anchors keep is free, and which of their parameters are tested."""
+    own = model.items.has & (model.items.of_all < 0)  # a shared one would join that of the others
+    tested = own & model.items.table(_is_tested, False)
+    used = tested if told is None else tested | (own & told)
+    freed = model.fixed.copy()
+    freed[:, anchors] = np.where(used, np.nan, freed)[:, anchors]
+    falls = bool((model.fixed[0, anchors] < 0.0).any())  # bounds of slopes must not cut these off
+    return replace(model, fixed=freed, signed=model.signed or falls), tested
 
 
 @dataclass(frozen=True)
