@@ -81,6 +81,7 @@ def test_round_trip(tmp_path, model, ext):
     )
 
 
+@pytest.mark.slow
 def test_a_fit_comes_back(tmp_path):
     """Flags, standard errors, and what is scored with it."""
     r = irt.simulate(300, 4, model="3pl+gpcm", categories=[2, 3, 2, 4], seed=1)

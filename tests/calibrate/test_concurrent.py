@@ -254,6 +254,7 @@ def test_new_persons_and_unknown_groups(some):
         irt.with_freed_items(responses, irt.load_lsat().to_xarray())
 
 
+@pytest.mark.slow
 def test_freed_items_are_taken_without_asking(some, tmp_path):
     """By whatever takes items: of a fit, of a bank in a file, scores in memory and in a folder."""
     responses, _, fit = some
@@ -302,6 +303,7 @@ def test_freed_items_and_other_groups(some):
         irt.score(who, rest, **ml)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:correlation of 'odd'")
 def test_freed_items_of_banks_that_were_put_together(some):
     """Items of another bank have no group (NaN), which switches nothing off; domains follow."""

@@ -52,7 +52,7 @@ SCHOOL = np.random.default_rng(9).integers(0, 60, 900)
 @pytest.mark.parametrize(
     ("given", "persons", "options"),
     [
-        pytest.param({}, {"weight": WEIGHT}, {}, id="weights"),
+        pytest.param({}, {"weight": WEIGHT}, {}, id="weights", marks=pytest.mark.slow),
         pytest.param(
             {}, {"weight": WEIGHT, "group": GROUPS}, {"model": "1pl"}, id="groups, shared slope"
         ),
@@ -92,6 +92,7 @@ def test_as_the_dense_sandwich(monkeypatch, given, persons, options):
         assert max(np.nanmax(out[name]) for name in ("group_mean_se", "group_sd_se")) < 1e-4
 
 
+@pytest.mark.slow
 def test_frequencies_are_persons(monkeypatch):
     few_directions(monkeypatch)
     y, times = simulated(500, 60, 5, observed=0.6), np.arange(500) % 3 + 1
@@ -104,6 +105,7 @@ def test_frequencies_are_persons(monkeypatch):
         np.testing.assert_allclose(found[name], rows[name], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_anchors_are_taken_as_known(monkeypatch):
     few_directions(monkeypatch)
     y = simulated(900, 60, 6, observed=0.5)

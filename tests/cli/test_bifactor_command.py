@@ -109,6 +109,7 @@ def test_a_fit_of_another_kind_is_named(files, tmp_path, monkeypatch):
     assert "is no fit of 'irt-dask bifactor --fit'" in str(ran.exception)
 
 
+@pytest.mark.slow
 def test_questions_are_drawn_and_totals_predicted_by_its_fit(files, tmp_path):
     """From answers to two of four questions of each block to the share right of all."""
     fit, drawn, out = tmp_path / "fit.nc", tmp_path / "drawn.csv", tmp_path / "totals.csv"

@@ -144,6 +144,7 @@ def _mode(path):
     return Path(path).stat().st_mode & 0o777
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_umask", "no_pictures")
 def test_run_directories_and_ledgers_are_private_whatever_the_umask(tmp_path):
     config = RunConfig.model_validate({

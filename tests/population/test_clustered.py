@@ -150,6 +150,7 @@ def test_each_group_has_units_of_its_own(schools: Schools) -> None:
             np.testing.assert_allclose(both[name].values[g], alone[name].values[0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_many_domains_are_those_alone(schools: Schools) -> None:
     """Four are fitted one by one; errors of a correlation are not known, as without units."""
     ids = schools.bank["item_id"].values.tolist()

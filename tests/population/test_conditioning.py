@@ -457,6 +457,7 @@ def _per_term(fit: Any) -> Any:
     return fit["component_loading"].values[0, 1:, 1:] / np.array(said["half"])[1:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::irt_dask.errors.IrtDaskWarning")
 def test_what_is_not_known_of_a_bank_is_in_the_errors() -> None:
     """A test calibrated with 300 persons: the mean of 4,000 others against fits of other samples.
@@ -500,6 +501,7 @@ def test_one_category_is_kept_whole() -> None:
         assert fit.attrs["n_components"] == [4]
 
 
+@pytest.mark.slow
 def test_errors_of_residual_deviations_are_of_what_coefficients_leave() -> None:
     """60 samples of 120 persons with 40 covariates: error over spread, known to a tenth."""
     rng = np.random.default_rng(8)

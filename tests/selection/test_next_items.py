@@ -334,6 +334,7 @@ def test_flagged_items_and_other_populations_are_warned_of():
         irt.next_items(many(1), groups)
 
 
+@pytest.mark.slow
 def test_an_ability_that_nodes_do_not_resolve_is_refused():
     """4,000 answers to items of slope 4 and difficulty 0.01: a posterior SD of 0.008."""
     m = 4000

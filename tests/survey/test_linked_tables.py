@@ -192,6 +192,7 @@ def test_the_page_says_where_the_linking_error_is():
 # --- whether intervals hold -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_intervals_of_means_and_shares_hold_with_the_linking_error_drawn_alone():
     """Abilities that are known, on a scale by constants that are not: A and B of 300 links.
 

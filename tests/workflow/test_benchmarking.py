@@ -70,6 +70,7 @@ def test_attempts(tmp_path):
     assert any("independent" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_a_board_of_attempts_that_grew():
     rng = np.random.default_rng(1)
     z = rng.standard_normal((70, 1)) * np.exp(0.3 * rng.standard_normal(40))

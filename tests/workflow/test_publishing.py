@@ -87,6 +87,7 @@ def run(*arguments: object) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_one_run_makes_the_tables_and_another_changes_nothing(folder: Path) -> None:
     said = run("run", folder / "tables.toml", "--cluster", "none")
     assert f"table: {folder / 'means.csv'}" in said
@@ -302,6 +303,7 @@ method = "jk1"
 """
 
 
+@pytest.mark.slow
 def test_other_tables_of_a_run_are_made_without_its_other_stages(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
