@@ -580,11 +580,11 @@ def test_joint_distribution_on_the_grids_that_fits_use(n):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
-    {"error": "jacobian of the stretch"},
+    {"error": "jacobian of the stretch", "n_iterations": 20_000},
     *(pytest.param({"used": used}, marks=pytest.mark.nightly) for used in (
         ItemPrior(discrimination=(1.0, 1.1)), ItemPrior(intercept=(0.0, 2.2)),
         ItemPrior(discrimination=(1.05, 1.0)),
     )),
 ], ids=["jacobian", "sd of a", "sd of d", "mean of a"])  # fmt: skip
 def test_joint_distribution_sees_mistakes(options):
-    assert worst(prior_z(joint_chain(100_000, seed=12, **options))) > 6
+    assert worst(prior_z(joint_chain(**{"n_iterations": 100_000, "seed": 12, **options}))) > 6

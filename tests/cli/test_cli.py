@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import irt_dask as irt
-from irt_dask.cli import main
+from irt_dask.cli import main, work
 from irt_dask.engine.threads import n_cores
 
 command = importlib.import_module("irt_dask.cli.main")
@@ -379,8 +379,13 @@ def test_run_and_report_again(tmp_path):
 
 
 @pytest.mark.cluster
-def test_demo(tmp_path):
-    text = irt_dask("demo", cwd=tmp_path)
+@pytest.mark.filterwarnings("ignore::irt_dask.errors.ConvergenceWarning")
+def test_demo(typed, tmp_path, monkeypatch, no_pictures):
+    """Of fewer persons and draws; as it is it runs in the session ``demo`` of the checks."""
+    runs = {name: {**sections, "bayes": {"draws": 100}} for name, sections in work._DEMO.items()}
+    runs["simulated"]["data"] = {"simulate": {"persons": 1000, "items": 10}}
+    monkeypatch.setattr(work, "_DEMO", runs)
+    text = typed("demo").out
     assert f"cluster: {n_cores()} workers at " in text
     assert "LSAT5" in text
     assert "true a" in text

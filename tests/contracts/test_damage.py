@@ -18,6 +18,8 @@ from irt_dask.engine import Checkpoint, person_files
 from irt_dask.errors import IrtDaskError
 from irt_dask.workflow import RunConfig, run
 
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
 #: Not results, the mark of unfinished scores among them.
 UNCHECKED = UNLIKE | {"_unfinished"}
 

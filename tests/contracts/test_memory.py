@@ -1,8 +1,8 @@
 """Memory of workers: bounded by blocks, shards and the cache's limit, not by the size of the store.
 
-200,000 and then 1,000,000 persons x 100 items go through the same worker processes, whose cache of
+150,000 and then 750,000 persons x 100 items go through the same worker processes, whose cache of
 blocks is limited to some megabytes.  A method that held its share of the data would need at least
-40 MB more of private memory for the larger ones, in each worker.  Ingest has a limit of its own.
+30 MB more of private memory for the larger ones, in each worker.  Ingest has a limit of its own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ pytestmark = [
     ),
 ]
 
-N_PERSONS, N_ITEMS = (200_000, 1_000_000), 100
+N_PERSONS, N_ITEMS = (150_000, 750_000), 100
 #: Persons of a first store, for which everything is compiled.
-WARM = 100_000
+WARM = 50_000
 #: Persons of a shard, whatever the store; items of the chains.
 SHARD, CHAIN_ITEMS = 50_000, 40
 #: Growth of a worker's peak that is allowed, and what its cache may hold, bytes.
-GROWTH, CACHE = 24 << 20, 4 << 20
+GROWTH, CACHE = 18 << 20, 4 << 20
 LIMIT = 2 << 30
 
 

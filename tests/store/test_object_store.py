@@ -21,6 +21,7 @@ import pandas as pd
 import parts as parts_of_stores
 import pyarrow.parquet as pq
 import pytest
+from distributed import LocalCluster
 
 import irt_dask as irt
 from irt_dask.banks import read_items, write_items
@@ -808,20 +809,19 @@ def command(*args, **environment):
 
 
 @pytest.mark.cluster
-def test_commands_on_a_local_cluster(s3, tmp_path):
-    """Ingest, verify, run, append, scheduled scoring; scores and items as those of local paths."""
+def test_commands_on_a_local_cluster(s3, tmp_path, capsys, no_pictures):
+    """Ingest, verify, run, append, scheduled scoring; scores and items as those of local paths.
+
+    One cluster serves all commands; one of them is a process of its own.
+    """
     s3.put("a.csv", rows(800))
     s3.put("b.csv", rows(200, first=800))
     (tmp_path / "a.csv").write_text(rows(800))
     store = s3.at("store")
-    blocks = ("--rows-per-block", 100, "--quiet")
-    assert command("ingest", s3.at("a.csv"), store, *blocks, "--cluster", "local").returncode == 0
-    assert "every file is there" in command("verify", store).stdout
-    assert f"store           {store}" in command("info", store).stdout
     irt.ingest(tmp_path / "a.csv", tmp_path / "local-store", rows_per_block=100)
     short = (
-        "seed = 3\n[cluster]\nworkers = 2\n[bayes]\ndraws = 100\nwarmup = 50\n"
-        "[check]\nreplicates = 10\n[score]\nplausible = 2\nitem_draws = 5\n"
+        "seed = 3\n[bayes]\ndraws = 100\nwarmup = 50\n[check]\nreplicates = 10\n"
+        "[score]\nplausible = 2\nitem_draws = 5\n"
     )
     runs = {
         "from-url": f"[data]\nstore = '{store}'",
@@ -830,35 +830,46 @@ def test_commands_on_a_local_cluster(s3, tmp_path):
     }
     for name, data in runs.items():
         (tmp_path / f"{name}.toml").write_text(f"directory = '{name}'\n{short}{data}\n")
-        where = () if name == "from-url" else ("--cluster", "none")
-        done = command("run", tmp_path / f"{name}.toml", "--quiet", *where)
-        assert done.returncode == 0
-    for name in ("from-url", "from-source"):
-        for file in ("items.csv", "posterior.nc", "scores.nc"):
-            same = (tmp_path / name / file).read_bytes() == (tmp_path / "local" / file).read_bytes()
-            assert same, (name, file)
-        assert parts(tmp_path / name / "scores") == parts(tmp_path / "local" / "scores")
-    again = command("run", tmp_path / "from-url.toml")
-    assert again.stdout.count("done before") == 8
+    blocks = ("--rows-per-block", 100, "--quiet")
 
-    s3.put("bank.csv", (tmp_path / "local" / "items.csv").read_bytes())
-    nightly = (
-        f"[cluster]\nworkers = 2\n[scoring]\nstore = '{store}'\nbank = '{s3.at('bank.csv')}'\n"
-    )
-    (tmp_path / "nightly.toml").write_text(f"{nightly}out = '{s3.at('scores')}'\n")
-    first = command("run", tmp_path / "nightly.toml", "--quiet")
-    assert "n blocks scored  8" in first.stdout
-    made = s3.all("scores")
-    again = command("run", tmp_path / "nightly.toml", "--quiet")
-    assert "n blocks scored  0" in again.stdout
-    assert s3.all("scores") == made
-    assert command("append", s3.at("b.csv"), store, *blocks).returncode == 0
-    third = command("run", tmp_path / "nightly.toml", "--quiet")
-    assert "n blocks scored  2" in third.stdout
-    assert "n blocks kept    8" in third.stdout
-    changed = command("run", tmp_path / "from-url.toml", "--quiet")
-    assert changed.returncode == 2
-    assert "the data changed" in changed.stderr
+    def printed(*args):
+        capsys.readouterr()
+        cli(*args)
+        return capsys.readouterr().out
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as two:
+        there = ("--cluster", two.scheduler_address)
+        printed("ingest", s3.at("a.csv"), store, *blocks, *there)
+        assert "every file is there" in printed("verify", store)
+        assert f"store           {store}" in printed("info", store)
+        done = command("run", tmp_path / "from-url.toml", "--quiet", *there)
+        assert done.returncode == 0
+        for name in ("from-source", "local"):
+            printed("run", tmp_path / f"{name}.toml", "--quiet", "--cluster", "none")
+        for name in ("from-url", "from-source"):
+            for file in ("items.csv", "posterior.nc", "scores.nc"):
+                got, want = (tmp_path / n / file for n in (name, "local"))
+                assert got.read_bytes() == want.read_bytes(), (name, file)
+            assert parts(tmp_path / name / "scores") == parts(tmp_path / "local" / "scores")
+        again = printed("run", tmp_path / "from-url.toml", *there)
+        assert again.count("done before") == 8
+
+        s3.put("bank.csv", (tmp_path / "local" / "items.csv").read_bytes())
+        nightly = f"[scoring]\nstore = '{store}'\nbank = '{s3.at('bank.csv')}'\n"
+        (tmp_path / "nightly.toml").write_text(f"{nightly}out = '{s3.at('scores')}'\n")
+        night = ("run", tmp_path / "nightly.toml", "--quiet", *there)
+        assert "n blocks scored  8" in printed(*night)
+        made = s3.all("scores")
+        assert "n blocks scored  0" in printed(*night)
+        assert s3.all("scores") == made
+        printed("append", s3.at("b.csv"), store, *blocks)
+        third = printed(*night)
+        assert "n blocks scored  2" in third
+        assert "n blocks kept    8" in third
+        with pytest.raises(SystemExit) as changed:
+            printed("run", tmp_path / "from-url.toml", "--quiet", *there)
+        assert changed.value.code == 2
+        assert "the data changed" in capsys.readouterr().err
     (tmp_path / "b.csv").write_text(rows(200, first=800))
     r = irt.append(tmp_path / "b.csv", tmp_path / "local-store", rows_per_block=100)
     irt.score(r, read_items(tmp_path / "local" / "items.csv"), store=tmp_path / "scores")

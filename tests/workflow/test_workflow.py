@@ -411,42 +411,56 @@ def test_draws_of_a_chain(given, n_shards, chains, n_items, kept):
     assert config.surely_kept <= kept
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """Command of a run on two processes, but for where it writes; and what it wrote."""
-    folder = tmp_path_factory.mktemp("killed")
-    file = folder / "p.toml"
-    file.write_text(
-        "[data]\nsimulate = {persons = 40000, items = 30}\nrows_per_block = 2048\n"
-        "[cluster]\nworkers = 2\n[joint]\ncoreset = 1000\nmax_iterations = 20\n"
-        "[bayes]\nshards = 2\ndraws = 1200\nwarmup = 100\n[check]\nreplicates = 0\n"
-    )
-    command = [sys.executable, "-m", "irt_dask.cli", "run", str(file), "--quiet", "--out"]
-    subprocess.run([*command, str(folder / "whole")], check=True, capture_output=True)
-    return command, folder / "whole"
+#: A run on two processes, whose chains are cut into segments of a tenth of a second.
+KILLED = """
+[data]
+simulate = {persons = 8000, items = 20}
+rows_per_block = 512
+[cluster]
+workers = 2
+[joint]
+coreset = 1000
+max_iterations = 20
+[bayes]
+shards = 2
+draws = 500
+warmup = 100
+[check]
+replicates = 0
+"""
+COMMAND = """
+from irt_dask.calibrate.bayes import samplers
+from irt_dask.cli import main
+samplers._SEGMENT_SECONDS = 0.1
+main()
+"""
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("when", ["checkpoints/joint/joint.checkpoint", "checkpoints/bayes/*2.c*"])
-def test_a_killed_driver_resumes_to_the_same_bits(undisturbed, tmp_path, when):
-    """SIGKILL in the middle of a stage; its workers end too; the same command finishes."""
-    command, whole = undisturbed
-    killed = tmp_path / "killed"
-    driver = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 600
-    while not list(killed.glob(when)):
-        assert driver.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    children = _children(driver.pid)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    assert not (killed / "report.html").exists()
-    assert children
-    deadline = time.monotonic() + 120
-    while any(os.path.exists(f"/proc/{p}") for p in children):
-        assert time.monotonic() < deadline, "worker processes outlive a killed driver"
-        time.sleep(0.1)
+def test_a_killed_driver_resumes_to_the_same_bits(tmp_path):
+    """SIGKILL in the middle of joint ML, then of the chains; workers end too; the same command
+    finishes."""
+    file, killed, whole = (tmp_path / name for name in ("p.toml", "killed", "whole"))
+    file.write_text(KILLED)
+    command = [sys.executable, "-c", COMMAND, "run", str(file), "--quiet", "--out"]
+    alone = [*command, str(whole), "--cluster", "none"]
+    subprocess.run(alone, check=True, capture_output=True)
+    for when, then in (("joint/joint.checkpoint", "joint.nc"), ("bayes/*2.c*", "posterior.nc")):
+        driver = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 600
+        while not list((killed / "checkpoints").glob(when)):
+            assert driver.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        children = _children(driver.pid)
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+        assert not (killed / then).exists(), "killed too late to tell anything"
+        assert children
+        deadline = time.monotonic() + 120
+        while any(os.path.exists(f"/proc/{p}") for p in children):
+            assert time.monotonic() < deadline, "worker processes outlive a killed driver"
+            time.sleep(0.1)
     subprocess.run([*command, str(killed)], check=True, capture_output=True)
     assert results(killed) == results(whole)
 
