@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B07D00", "#4BA3D9")
 GREY, INK = "#b4b9c0", "#2b3036"
 LABEL_LENGTH = 24
+#: Rows or columns of a plot up to which each has its name.
+MOST_NAMED = 60
 
 
 def item_ids(dataset: xr.Dataset) -> list[str]:
@@ -157,6 +159,16 @@ def legend(ax: Axes, handles: Sequence[Any], labels: Sequence[str], **options: A
         text.set_parse_math(False)
         text.set_text(label)
     return box
+
+
+def name_or_count_rows(ax: Axes, names: Sequence[str], what: str) -> None:
+    """Label the rows, from the bottom up, where there is room; else say how many of what."""
+    ax.set_ylim(-0.6, len(names) - 0.4)
+    if len(names) <= MOST_NAMED:
+        name_rows(ax, names)
+    else:
+        ax.set_yticks([])
+        ax.set_ylabel(f"{len(names):,} {what}")
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:

@@ -14,10 +14,11 @@ from irt_dask.report.common import (
     COLOURS,
     GREY,
     INK,
+    MOST_NAMED,
     axes,
     item_ids,
     legend,
-    name_rows,
+    name_or_count_rows,
     optional,
     positions,
     required,
@@ -28,8 +29,6 @@ from irt_dask.report.posterior_plots import height_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Rows or columns up to which each has its name.
-_MOST_NAMED = 60
 #: Observed points of a curve, and how far from a group's mean they are drawn, in its SDs.
 _EVERY, _WITHIN = 3, 2.0
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -136,7 +135,7 @@ def item_fit(tests: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     bad = p < _LEVEL / max(tested, 1)
     order = np.flatnonzero(known)
     order = order[np.argsort(np.abs(np.log(np.maximum(both[:, order], 1e-9))).max(axis=0))]
-    at, few = np.arange(order.size), order.size <= _MOST_NAMED
+    at, few = np.arange(order.size), order.size <= MOST_NAMED
     ax = axes(ax, 7.0, height_of(order.size))
     band = ax.axvspan(*_USUAL, color="#e8f1f7", lw=0, zorder=0)
     ax.axvline(1.0, color=INK, lw=0.8)
@@ -192,7 +191,7 @@ def residuals(pairs: xr.Dataset, *, ax: Axes | None = None) -> Axes:
     ax = axes(ax, 6.0, 5.0)
     most = max(float(np.abs(q3).max()), 0.1)  # colours of noise alone are pale
     image = ax.imshow(np.ma.masked_invalid(matrix), cmap="RdBu_r", vmin=-most, vmax=most)
-    step = -(-m // _MOST_NAMED)
+    step = -(-m // MOST_NAMED)
     shown = np.arange(0, m, step)
     labels, size = [short(names[k]) for k in shown], 8 if m <= 30 else 5.5
     ax.set_xticks(shown, labels, rotation=90, fontsize=size, parse_math=False)
@@ -332,7 +331,7 @@ def dif(found: xr.Dataset, focal: str | None = None, *, ax: Axes | None = None) 
     for name, mark, colour, word in _CLASSES:
         own = classes[order] == name
         if own.any():
-            size = 24 if order.size <= _MOST_NAMED else 6
+            size = 24 if order.size <= MOST_NAMED else 6
             x = shift[order][own]
             handles.append(ax.scatter(x, at[own], s=size, marker=mark, color=colour, zorder=3))
             words.append(word)
@@ -371,12 +370,7 @@ def _in_order(first: np.ndarray, second: np.ndarray) -> list[str]:
 
 
 def _rows(ax: Axes, names: list[str]) -> None:
-    """Name the rows, from the bottom up, where there is room."""
-    ax.set_ylim(-0.6, len(names) - 0.4)
-    if len(names) <= _MOST_NAMED:
-        name_rows(ax, names)
-    else:
-        ax.set_yticks([])
-        ax.set_ylabel(f"{len(names):,} items")
+    """Name the rows, where there is room, and draw lines across."""
+    name_or_count_rows(ax, names, "items")
     ax.grid(axis="x", color="#eceef0", lw=0.7)
     ax.set_axisbelow(True)

@@ -10,13 +10,11 @@ import xarray as xr
 
 from irt_dask.arrays import Floats, Ints
 from irt_dask.errors import InputError
-from irt_dask.report.common import INK, axes, required, short
+from irt_dask.report.common import INK, MOST_NAMED, axes, required, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Groups, or items, up to which each is named.
-_MOST_NAMED = 60
 #: What can be drawn, and what it is called.
 _SHOWN = {
     "md": "mean difference (positive: easier)",
@@ -97,6 +95,6 @@ def _in_sets(fit: xr.Dataset) -> tuple[Ints, list[str], Floats]:
 
 def _name(ticks: Callable[..., Any], names: list[str], rotation: float | None) -> None:
     """Name rows or columns, some of them where there are many."""
-    step = -(-len(names) // _MOST_NAMED)
+    step = -(-len(names) // MOST_NAMED)
     at = np.arange(0, len(names), step)
     ticks(at, [short(names[k]) for k in at], rotation=rotation, fontsize=7 if len(at) > 20 else 9)

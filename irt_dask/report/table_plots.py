@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from irt_dask.errors import InputError, listed
-from irt_dask.report.common import COLOURS, GREY, INK, axes, legend, name_rows
+from irt_dask.report.common import (
+    COLOURS,
+    GREY,
+    INK,
+    MOST_NAMED,
+    axes,
+    legend,
+    name_or_count_rows,
+)
 from irt_dask.report.posterior_plots import height_of
 from irt_dask.survey.plan import OWN
 
@@ -18,8 +25,6 @@ if TYPE_CHECKING:
 
 #: What a table of :func:`irt_dask.trend` has beside that.
 _OF_TRENDS = ("earlier", "later", "se_linking", "n_earlier", "n_later")
-#: Rows up to which each is named.
-_MOST_NAMED = 60
 
 
 def groups(
@@ -72,7 +77,7 @@ def groups(
     estimate, low, high = (known[c].to_numpy(float) for c in ("estimate", "lower", "upper"))
     at, sure = np.arange(len(known)), np.isfinite(low) & np.isfinite(high)
     ax = axes(ax, 7.0, height_of(len(known)))
-    few = len(known) <= _MOST_NAMED
+    few = len(known) <= MOST_NAMED
     lines = ax.hlines(at[sure], low[sure], high[sure], color=COLOURS[0], lw=1.6 if few else 0.6)
     size = 16 if few else 3
     dots = ax.scatter(estimate[sure], at[sure], s=size, color=INK, zorder=3)
@@ -82,7 +87,7 @@ def groups(
             estimate[~sure], at[~sure], s=size, facecolors="none", edgecolors=INK, zorder=3
         )
         shown.append((rings, "interval not known"))
-    _name(ax, _labels(known))
+    name_or_count_rows(ax, _labels(known), "groups")
     _grid(ax)
     name, what = str(known["statistic"].iloc[0]), str(known["variable"].iloc[0])
     lacking = len(own) - len(known)
@@ -152,7 +157,7 @@ def percentiles(
         shown.append((band, f"p{low:g} to p{high:g}"))
     if len(names) % 2:
         shown += _middle(ax, own[own["at"] == names[len(names) // 2]], known.index, y)
-    _name(ax, list(known.index))
+    name_or_count_rows(ax, list(known.index), "groups")
     _grid(ax)
     what, lacking = str(own["variable"].iloc[0]), len(wide) - len(known)
     ax.set(xlabel=what)
@@ -197,16 +202,6 @@ def _labels(table: pd.DataFrame) -> list[str]:
     if not by:
         return ["all persons"] * len(table)
     return [", ".join(map(str, row)) for row in table[by].itertuples(index=False, name=None)]
-
-
-def _name(ax: Axes, labels: Sequence[str]) -> None:
-    """Name rows, unless they are too many to be read."""
-    ax.set_ylim(-0.6, len(labels) - 0.4)
-    if len(labels) <= _MOST_NAMED:
-        name_rows(ax, labels)
-    else:
-        ax.set_yticks([])
-        ax.set_ylabel(f"{len(labels):,} groups")
 
 
 def _grid(ax: Axes) -> None:

@@ -257,17 +257,28 @@ def _probability(name, theta, own):
 def prior_z(seed, test, kind, n_sweeps, *, n_replicates=100, n_persons=8, error=None):
     """z-scores of functionals' means over sweeps, from the replicates', against the prior's."""
     chains = Replicates(seed, test, kind, n_replicates, n_persons, error)
+    rng = np.random.default_rng(seed + 1)
+    z = compared(chains, prior_draws(rng, test, n_drawn(n_sweeps), kind), n_sweeps)
+    return z, chains.accepted.mean() / n_sweeps
+
+
+def n_drawn(n_sweeps):
+    """So many draws of the prior that their error is small beside that of 100 replicates."""
+    return min(5_000 * n_sweeps, 1_000_000)
+
+
+def compared(chains, drawn, n_sweeps):
+    """z-score of each functional: its mean over sweeps, from the replicates', against draws'."""
     sums = {}
     for _ in range(n_sweeps):
         chains.sweep()
         for name, value in functionals(chains.parameters()).items():
             sums[name] = sums.get(name, 0.0) + value / n_sweeps
-    exact = functionals(prior_draws(np.random.default_rng(seed + 1), test, 1_000_000, kind))
-    z = {}
+    exact, z = functionals(drawn), {}
     for name, value in sums.items():
-        error_of = np.hypot(value.std(ddof=1) / n_replicates**0.5, exact[name].std() / 1e3)
+        error_of = np.hypot(*(x.std(ddof=1) / x.size**0.5 for x in (value, exact[name])))
         z[name] = float((value.mean() - exact[name].mean()) / error_of)
-    return z, chains.accepted.mean() / n_sweeps
+    return z
 
 
 NIGHTLY = pytest.mark.nightly

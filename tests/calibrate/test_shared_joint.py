@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import test_bayes_models_joint as alone
 from scipy.stats import truncnorm
-from test_bayes_models_joint import TIGHT, functionals
+from test_bayes_models_joint import TIGHT
 
 from irt_dask.calibrate.bayes import model_chain, shared_parameters
 from irt_dask.calibrate.bayes.common_slope import CommonSlope
@@ -122,16 +122,8 @@ class Replicates(alone.Replicates):
 def prior_z(seed, test, kind, n_sweeps, *, n_replicates=100, n_persons=8, error=None):
     """As in :mod:`test_bayes_models_joint`."""
     chains = Replicates(seed, test, kind, n_replicates, n_persons, error)
-    sums = {}
-    for _ in range(n_sweeps):
-        chains.sweep()
-        for name, value in functionals(chains.parameters()).items():
-            sums[name] = sums.get(name, 0.0) + value / n_sweeps
-    exact = functionals(prior_draws(np.random.default_rng(seed + 1), test, 1_000_000, kind))
-    z = {}
-    for name, value in sums.items():
-        error_of = np.hypot(value.std(ddof=1) / n_replicates**0.5, exact[name].std() / 1e3)
-        z[name] = float((value.mean() - exact[name].mean()) / error_of)
+    drawn = prior_draws(np.random.default_rng(seed + 1), test, alone.n_drawn(n_sweeps), kind)
+    z = alone.compared(chains, drawn, n_sweeps)
     items = chains.y.shape[1]
     rate = chains.accepted / n_sweeps
     return z, rate[:items].mean(), rate[items:].mean()
