@@ -102,7 +102,7 @@ def test_a_killed_worker_changes_nothing(bits, method, tmp_path):
             return irt.fit_joint(r, max_iterations=60, tolerance=1e-300, client=client)
         if method == "coreset":
             return irt.fit_joint(r, coreset=irt.Coreset(500), max_iterations=24, client=client)
-        return irt.fit_bayes(r, n_shards=3, n_draws=150, n_warmup=60, client=client)
+        return irt.fit_bayes(r, n_shards=3, n_draws=300, n_warmup=60, client=client)
 
     undisturbed = _quiet(fit, None)
     with irt.connect({"workers": 2}) as client:
