@@ -1,6 +1,7 @@
 """Items of more than two categories: coverage of intervals, levels of tests, speed.
 
     python tests/benchmarks/categories.py coverage [N]      # data sets of 2,000 x 12 in booklets
+    python tests/benchmarks/categories.py guessing [N]      # four 3PL items in place of 2PL ones
     python tests/benchmarks/categories.py levels [N]        # S-X2, chi-square of groups, l_z*
     python tests/benchmarks/categories.py rmsd [N]          # p-values of RMSD, 39 replicates
     python tests/benchmarks/categories.py dif [N] [FOCAL ...]  # tests without DIF, by focal size
@@ -8,7 +9,8 @@
 
 Coverage: 95% intervals of estimate +- 1.96 SE, slopes on the log scale, steps with at least 25
 expected answers on each side.  Simulated data: graded response, generalised partial credit and 2PL
-items, four each.
+items, four each.  3PL items apart, of complete data: guessing as the prior has it, with the prior
+and without, and guessing of .08 at most, for which the prior is wrong.
 """
 
 from __future__ import annotations
@@ -85,6 +87,43 @@ def coverage(n_sets: int) -> None:
             table.add(kind=kind, intervals=every.size, held=float(every.mean()),
                       se=float(np.sqrt(0.05 * 0.95 / every.size)))  # fmt: skip
     print(f"{n_sets} data sets, {left_out} left out: a category without a response")
+
+
+def guessing(n_sets: int) -> None:
+    """Shares of intervals of 3PL items that hold the truth, and bias over the mean error."""
+    import irt_dask as irt
+
+    models = dict(zip(NAMES, ["3pl"] * 4 + MODELS[4:], strict=True))
+    with Table() as table:
+        given = "as the prior"
+        for prior, truth in (("default", given), (None, given), ("default", 0.08)):
+            z: dict[str, list[np.ndarray]] = {"log slope": [], "intercept": [], "guessing": []}
+            left_out = 0
+            for seed in range(n_sets):
+                r = irt.simulate(2000, 12, model=models, categories=K, seed=30_000 + seed)
+                if truth == 0.08:
+                    bank = r.truth.drop_dims("persons")
+                    bank["item_guessing"] = bank["item_guessing"].clip(max=truth)
+                    r = irt.simulate(2000, items=bank, seed=40_000 + seed)
+                more = {} if prior else {"guessing_prior": None}
+                try:
+                    fit = irt.fit_marginal(r, model=models, progress=False, **more)
+                except irt.errors.EstimationError:
+                    left_out += 1
+                    continue
+                for kind in z:
+                    name = {"log slope": "item_discrimination"}.get(kind, f"item_{kind}")
+                    found, se = fit[name].values[:4], fit[f"{name}_se"].values[:4]
+                    true = r.truth[name].values[:4]
+                    apart = np.log(found / true) * found if kind == "log slope" else found - true
+                    z[kind].append(apart / se)
+            for kind, parts in z.items():
+                every = np.concatenate(parts)
+                known = every[np.isfinite(every)]
+                table.add(prior=str(prior), truth=str(truth), kind=kind, intervals=every.size,
+                          without_error=int(every.size - known.size),
+                          held=float((np.abs(known) < NORMAL).mean()),
+                          median_z=float(np.median(known)), left_out=left_out)  # fmt: skip
 
 
 def levels(n_sets: int) -> None:
@@ -219,9 +258,16 @@ def speed() -> None:
             table.add(what=label, seconds=float(np.median(seconds)))
 
 
+#: What there is to do.
+WHAT: dict[str, Any] = {
+    "coverage": coverage, "guessing": guessing, "levels": levels, "rmsd": rmsd, "dif": dif,
+    "speed": speed,
+}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("coverage", "levels", "rmsd", "dif", "speed"))
+    parser.add_argument("what", choices=tuple(WHAT))
     parser.add_argument("n", nargs="?", type=int, default=100)
     parser.add_argument("sizes", nargs="*", type=int, help="focal persons, of dif")
     options = parser.parse_args()
@@ -236,7 +282,7 @@ def main() -> None:
     elif options.what == "dif":
         dif(options.n, options.sizes)
     else:
-        {"coverage": coverage, "levels": levels, "rmsd": rmsd}[options.what](options.n)
+        WHAT[options.what](options.n)
 
 
 if __name__ == "__main__":
