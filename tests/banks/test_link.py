@@ -312,3 +312,42 @@ def test_links_that_moments_cannot_make():
     fewer["item_n_categories"][8] = 3
     with pytest.raises(InputError, match="item9 has 3 and 4"):
         irt.link(bank, fewer)
+
+
+#: Common items of Kolen and Brennan's example: a (D = 1.7), b, c on a new form and on an old one.
+NEW = [
+    (0.4551, -0.7101, 0.2087), (0.5839, -0.8567, 0.2038), (0.7544, 0.0212, 0.1600),
+    (0.6633, 0.0506, 0.1240), (1.0690, 0.9610, 0.2986), (0.9672, 0.1950, 0.0535),
+    (0.3479, 2.2768, 0.1489), (1.4579, 1.0241, 0.2453), (1.8811, 1.4062, 0.1992),
+    (0.7020, 2.2401, 0.0853), (1.4080, 1.5556, 0.0789), (1.2993, 2.1589, 0.1075),
+]  # fmt: skip
+OLD = [
+    (0.4416, -1.3349, 0.1559), (0.5730, -1.3210, 0.1913), (0.5987, -0.7098, 0.1177),
+    (0.6041, -0.3539, 0.0818), (0.9902, 0.5320, 0.3024), (0.8081, -0.1156, 0.0648),
+    (0.4140, 2.5538, 0.2410), (1.3554, 0.5811, 0.2243), (1.0417, 0.9392, 0.1651),
+    (0.6336, 1.8960, 0.0794), (1.1347, 1.0790, 0.0630), (0.9255, 2.1337, 0.1259),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "scale", "shift", "within"), [
+    ("mean-sigma", 1.168891, -0.515543, 1e-6),
+    ("mean-mean", 1.217266, -0.557156, 1e-6),
+    ("haebara", 1.067800, -0.471281, 0.02),
+    ("stocking-lord", 1.083417, -0.487619, 0.02),
+])  # fmt: skip
+def test_constants_of_stuirt(method, scale, shift, within):
+    """Of curves its ten abilities, and their weights, are others than ours."""
+    old, new = (bank(1.7 * x[:, 0], x[:, 1], x[:, 2]) for x in map(np.array, (OLD, NEW)))
+    found = irt.link(old, new, method=method).attrs
+    assert (found["A"], found["B"]) == pytest.approx((scale, shift), abs=within)
+
+
+def test_a_shift_of_sirt():
+    """Eight Rasch items.  Its shifts by curves have even weights of abilities, ours normal ones."""
+    b = [-3.188047976, 1.031760328, 0.819040914, -2.70694736, -0.094527077, 0.689697135,
+         -0.551837153, -0.359559276]  # fmt: skip
+    b2 = [-3.074599226, 1.01282435, 0.868538408, -2.404483603, 0.037402866, 0.70074742,
+          -0.602555046, -0.350426446]  # fmt: skip
+    banks = (bank(np.ones(8), x).assign_attrs(model="1pl") for x in (b2, b))
+    found = irt.link(*banks, method="mean-mean").attrs
+    assert (found["A"], found["B"]) == (1.0, pytest.approx(0.068484, abs=1e-6))
