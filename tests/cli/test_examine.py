@@ -146,6 +146,7 @@ def test_fit_takes_the_options_of_python(made, typed):
     assert (said["ability_mean"], said["ability_sd"]) == (0.5, 1.5)
 
 
+@pytest.mark.filterwarnings("ignore:anchors='iterate'")
 def test_dif_finds_the_item_that_is_harder_for_a_group(made, typed):
     args = ("dif", made / "plain", made / "bank.csv", "--reference", "a", "--focal", "b")
     printed = typed(*args, "--out", "dif.csv")

@@ -186,6 +186,7 @@ method = "jk1"
 """
 
 
+@pytest.mark.slow
 def test_a_run_from_files_to_tables(folder: Path) -> None:
     """The values are those of the functions one after the other; a run that is done stays."""
     (folder / "files.toml").write_text(FROM_FILES)
@@ -414,6 +415,7 @@ def test_a_key_that_is_not_given_is_not_there(folder: Path) -> None:
     assert read_config(folder / "key.toml").computed()["tables"][0]["decimal"] == "."
 
 
+@pytest.mark.slow
 def test_columns_of_scores_are_known_before(folder: Path) -> None:
     for name in ("from_files", "small"):
         config = read_config(folder / ("files.toml" if name == "from_files" else "small.toml"))
