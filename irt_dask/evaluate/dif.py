@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from irt_dask.arrays import Bools, Ints
+from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.curves.item_set import ItemSet
 from irt_dask.engine import ProgressOption, as_responses, dataset
 from irt_dask.engine.memory import refuse_beyond_memory
@@ -77,9 +77,10 @@ def dif(
         beside these, in turn.  "iterate" begins with all, leaves out those whose shift or change of
         slope is more than 1.96 standard errors from where most items have theirs (the mode), and
         tests again, until the anchors stay (at most 20 rounds).  It finds them where more than half
-        of the items are the same; no statistic can tell which half is.  With several focal groups
-        an anchor is within those errors in each of them: all groups, and the test of all, have the
-        same anchors.
+        of the items are the same; no statistic can tell which half is.  Errors of shifts and
+        p-values hold that some of them may differ (see Notes).  With several focal groups an anchor
+        is within those errors in each of them: all groups, and the test of all, have the same
+        anchors.
     seed : int
         Of the persons who are simulated where a group is small (see Notes).
     client, progress
@@ -156,6 +157,11 @@ def dif(
     .05.  An item with DIF also moves the groups' abilities, and with many such items in one
     direction the others show some of the opposite: see ``anchors``.
 
+    Anchors that were found may hold items with DIF that their errors hide.  What shifts say of the
+    place of the group, if they are all alike or three in ten are large (.64 logits) one way, as
+    likely as not, has a variance; what it has beyond that of known anchors is a part of the
+    variances of shifts, and of all tests but the nonuniform one (one more round).
+
     With sampling weights w scores are weighted, what common scores explain of them is found with
     weights w, and the variance is that of the weighted remainders, by w^2 (a sandwich).  Shares of
     p-values below .05 were 4.7% to 5.8% where weights go with ability.
@@ -206,7 +212,7 @@ def dif(
     flagged, chosen = checks.unsound(items, ids), dif_anchors.given(anchors, ids)
     sound, asked = flagged == "", dif_scores.Asked(seed, client, progress)
 
-    def tested(at: Ints) -> tuple[dict[str, Any], dif_scores.Scores]:
+    def tested(at: Ints, unknown: Floats | None) -> tuple[dict[str, Any], dif_scores.Scores]:
         """Test some of the items among themselves."""
         own, of = known, parts
         if at.size < m:
@@ -214,7 +220,7 @@ def dif(
             of = [part.select(items=[ids[j] for j in at]) for part in parts]
         found = dif_scores.of_parts(of, own, asked)
         with single_threaded():  # products of matrices: the same bits, whatever threads there are
-            return _tests(found, own, not isinstance(focal, str)), found
+            return _tests(found, own, not isinstance(focal, str), unknown), found
 
     if anchors == dif_anchors.ITERATE:
         data, found, same, rounds = dif_anchors.iterated(tested, sound)
@@ -282,15 +288,19 @@ def _check_size(parts: list[Responses], labels: Sequence[str], m: int, numbers: 
             )
 
 
-def _tests(found: dif_scores.Scores, items: ItemSet, together: bool) -> dict[str, Any]:
+def _tests(
+    found: dif_scores.Scores, items: ItemSet, together: bool, unknown: Floats | None
+) -> dict[str, Any]:
     """Tests of each focal group, (groups, items), and if wanted of all together, (items,)."""
     reference, *focal = found.groups
-    pairs = [dif_tests.of_pair(reference, group, items, found.bound) for group in focal]
+    unknown = np.zeros(len(focal)) if unknown is None else unknown
+    pairs = [dif_tests.of_pair(reference, group, items, found.bound, float(variance))
+             for group, variance in zip(focal, unknown, strict=True)]  # fmt: skip
     data = {name: np.stack([pair[name] for pair in pairs]) for name in pairs[0]}
     data["item_dif_joint_df"] = dif_directions.numbers(items)
     data["seen"] = np.stack([g.seen for g in found.groups])
     data["one_sided"] = np.stack([g.one_sided for g in found.groups])
-    return data | (dif_tests.of_all(found.groups, items) if together else {})
+    return data | (dif_tests.of_all(found.groups, items, found.bound, unknown) if together else {})
 
 
 def _finished(data: dict[str, Any], sound: Bools) -> dict[str, Any]:

@@ -24,14 +24,19 @@ _FAR = 1.96
 _STEPS, _NEAR = 200, 1e-9
 #: Error of a shift above which anchors are not told from others: a shift of .6 is three of these.
 _UNSURE = 0.2
+#: Share of items that may be shifted one way, as far as is large on the ETS scale (1.5 of its units
+#: of 2.35 a logit), and how far these are from each other: what :func:`doubt` holds possible.
+_SHARE, _LARGE, _SPREAD = 0.3, 1.5 / 2.35, 0.2
+#: Errors of shifts below which such items are told from the others for certain.
+_SURE = 0.05
 #: Anchors at least, and rounds at most.
 _FEWEST, _MOST_ROUNDS = 3, 20
 #: Items that are named in a message.
 _NAMED = 10
 
-#: Tests of items by position: their results, items in the last dimension, and whatever else belongs
-#: to them.
-Test = Callable[[Ints], tuple[dict[str, NDArray[Any]], Any]]
+#: Tests of items by position, by the variances of what is not known of the focal groups' places
+#: (None: nothing): their results, items in the last dimension, and whatever else belongs to them.
+Test = Callable[[Ints, Floats | None], tuple[dict[str, NDArray[Any]], Any]]
 
 
 class Found(NamedTuple):
@@ -60,17 +65,19 @@ def given(anchors: str | Sequence[str], item_id: Sequence[str]) -> NDArray[np.bo
     return np.isin(item_id, names)
 
 
-def beside(test: Test, anchors: NDArray[np.bool_]) -> tuple[dict[str, NDArray[Any]], Any]:
+def beside(
+    test: Test, anchors: NDArray[np.bool_], unknown: Floats | None = None
+) -> tuple[dict[str, NDArray[Any]], Any]:
     """Test the anchors together, and each other item beside them."""
     at = np.flatnonzero(anchors)
-    own, of_anchors = test(at)
+    own, of_anchors = test(at, unknown)
     data = {}
     for name, values in own.items():
         data[name] = np.zeros((*values.shape[:-1], anchors.size), dtype=values.dtype)
         data[name][..., at] = values
     for j in np.flatnonzero(~anchors):
         with_it = np.sort(np.append(at, j))
-        found, _ = test(with_it)
+        found, _ = test(with_it, unknown)
         for name, values in found.items():
             data[name][..., j] = values[..., with_it == j][..., 0]
     return data, of_anchors
@@ -93,6 +100,49 @@ def place(value: Floats, error: Floats) -> float:
         if abs(at - before) <= _NEAR * error.min():
             break
     return at
+
+
+def doubt(value: Floats, error: Floats, anchors: NDArray[np.bool_]) -> float:
+    """Variance of the place of found anchors beyond that of anchors which are known.
+
+    It is what the values say of the place if they are all alike, or three in ten of them are
+    shifted one way, up or down, by what is called large: as likely as not, and places alike,
+    before they are seen.
+    """
+    if not anchors.any() or np.median(error) < _SURE:
+        return 0.0
+    known = 1.0 / float((error[anchors] ** -2.0).sum())
+    reach = 2.0 * _LARGE + 4.0 * np.sqrt(known)
+    at = place(value, error) + np.arange(-reach, reach, 0.5 * np.sqrt(known))[:, None]
+
+    def log_density(shift: float, spread: float) -> Floats:
+        variance = error**2 + spread**2
+        found: Floats = -0.5 * ((value - shift - at) ** 2 / variance + np.log(variance))
+        return found
+
+    alike = log_density(0.0, 0.0)
+    told = [
+        np.logaddexp(
+            np.log(1.0 - _SHARE) + alike, np.log(_SHARE) + log_density(shift, _SPREAD)
+        ).sum(axis=1)
+        - np.log(2.0)
+        for shift in (-_LARGE, _LARGE)
+    ]
+    log_p = np.logaddexp.reduce([alike.sum(axis=1), *told], axis=0)
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    mean = p @ at[:, 0]
+    return max(float(p @ (at[:, 0] - mean) ** 2) - known, 0.0)
+
+
+def _doubts(data: dict[str, NDArray[Any]], anchors: NDArray[np.bool_]) -> Floats:
+    """The same in each focal group."""
+    out = []
+    shifts = (data["item_dif_shift"], data["item_dif_shift_se"])
+    for value, se in zip(*map(np.atleast_2d, shifts), strict=True):
+        known = np.isfinite(value) & (se > 0.0)
+        out.append(doubt(value[known], se[known], anchors[known]))
+    return np.array(out)
 
 
 def _central(data: dict[str, NDArray[Any]], sound: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -124,8 +174,8 @@ def warn_of_unsure(data: dict[str, NDArray[Any]], labels: Sequence[str], stackle
         warnings.warn(
             f"anchors='iterate': items that are shifted by less than {3.0 * usual[k]:.1f} logits "
             f"in {groups} are hardly told from the others (three errors of a shift, which are "
-            f"{usual[k]:.2f} as a rule): where many are shifted one way some stay anchors, and "
-            f"p-values of the others are too small; name the anchors",
+            f"{usual[k]:.2f} as a rule): where many are shifted one way some stay anchors; errors "
+            f"and p-values allow for three items in ten, not for more; name the anchors",
             ApproximationWarning,
             stacklevel=stacklevel + 1,
         )
@@ -147,15 +197,20 @@ def iterated(test: Test, sound: NDArray[np.bool_]) -> Found:
             )
         data, of_anchors = beside(test, anchors)
         same = sound & _central(data, sound)
-        if (same == anchors).all():
-            return Found(data, of_anchors, anchors, n_rounds)
+        if settled := bool((same == anchors).all()):
+            break
         if any((same == old).all() for old in before):
             break
         before.append(anchors)
         anchors = same
-    anchors = same & anchors
-    if anchors.sum() < _FEWEST:
-        raise EstimationError(
-            f"anchors='iterate' has left {int(anchors.sum())} anchor(s) that stay: name the anchors"
-        )
-    return Found(*beside(test, anchors), anchors, n_rounds + 1)
+    if not settled:
+        anchors, n_rounds = same & anchors, n_rounds + 1
+        if anchors.sum() < _FEWEST:
+            raise EstimationError(
+                f"anchors='iterate' has left {int(anchors.sum())} anchor(s) that stay: name the "
+                f"anchors"
+            )
+        data, of_anchors = beside(test, anchors)
+    if (unknown := _doubts(data, anchors)).any():
+        data, of_anchors = beside(test, anchors, unknown)
+    return Found(data, of_anchors, anchors, n_rounds)

@@ -116,8 +116,18 @@ def _common(groups: list[Group]) -> _Common:
     return _Common(score.size, known, size, factor, total, squares, rest)
 
 
-def of_pair(reference: Group, focal: Group, items: ItemSet, bound: Floats) -> dict[str, Any]:
-    """Chi-squares, p-values and effects of a focal group."""
+def _with_place(v: Floats, h: Floats, step: float) -> Floats:
+    """Variance of scores with information h if the first parameter is known with that error."""
+    return v if step == 0.0 else v + step**2 * np.outer(h[:, 0], h[:, 0])
+
+
+def of_pair(
+    reference: Group, focal: Group, items: ItemSet, bound: Floats, unknown: float
+) -> dict[str, Any]:
+    """Chi-squares, p-values and effects of a focal group.
+
+    ``unknown`` is the variance of what is not known of the place of its ability, logits.
+    """
     m = items.n_items
     common = _common([reference, focal])
     cross = common.crossed(focal.products, 0, slice(None))
@@ -135,6 +145,7 @@ def of_pair(reference: Group, focal: Group, items: ItemSet, bound: Floats) -> di
         v = h = common.left(focal.products[own], cross[:, at], solved[:, at])
         if squares is not None and crossed is not None:
             v = common.variance(squares[own], crossed[:, at], solved[:, at])
+        v = _with_place(v, h, math.sqrt(unknown) * bound[0, j])
         u = efficient[at]
         if not h[0, 0] > 1e-9 * focal.products[j, j]:
             continue
@@ -167,10 +178,11 @@ def of_pair(reference: Group, focal: Group, items: ItemSet, bound: Floats) -> di
     return data
 
 
-def of_all(groups: list[Group], items: ItemSet) -> dict[str, Any]:
+def of_all(groups: list[Group], items: ItemSet, bound: Floats, unknown: Floats) -> dict[str, Any]:
     """Test whether each item has one curve in all groups that answered it, the reference first.
 
-    Scores of all of them but one, each in a row with the others', in one common model.
+    Scores of all of them but one, each in a row with the others', in one common model; ``unknown``
+    as of a pair, of each group but the first.
     """
     m, common = items.n_items, _common(groups)
     chi2, degrees = np.full(m, np.nan), np.zeros(m, dtype=np.int64)
@@ -182,14 +194,15 @@ def of_all(groups: list[Group], items: ItemSet) -> dict[str, Any]:
         crossed = np.hstack([common.crossed(groups[k].products, k - 1, at) for k in which])
         solved = common.solve(crossed)
         u = np.concatenate([groups[k].score[at] for k in which]) - solved.T @ common.total
+        own = [groups[k].products[np.ix_(at, at)] for k in which]
+        v = h = common.left(scipy.linalg.block_diag(*own), crossed, solved)
         weighted = [(k - 1, x) for k in which if (x := groups[k].squares) is not None]
         if weighted:
             crossed = np.hstack([common.crossed(x, place, at) for place, x in weighted])
             own = [x[np.ix_(at, at)] for _, x in weighted]
             v = common.variance(scipy.linalg.block_diag(*own), crossed, solved)
-        else:
-            own = [groups[k].products[np.ix_(at, at)] for k in which]
-            v = common.left(scipy.linalg.block_diag(*own), crossed, solved)
+        for n, k in enumerate(which):
+            v = _with_place(v, h[:, n * directions :], math.sqrt(unknown[k - 1]) * bound[0, j])
         chi2[j], degrees[j] = _joint(u, v), u.size
     return {
         "item_dif_omnibus_chi2": chi2,

@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import xarray as xr
 
 from irt_dask.banks.files import bank_files
@@ -25,11 +24,13 @@ from irt_dask.errors import ChangedRunError, InputError, MachineWarning, RunErro
 from irt_dask.store.documents import from_json
 from irt_dask.store.manifest import digest, write_atomically, writing
 from irt_dask.store.places import Location, checksum, local_path, open_to_append, read_bytes
+from irt_dask.workflow.events import NAME as EVENTS
+from irt_dask.workflow.identity import DIGEST, changes
 
 _FORMAT = "irt_dask run"
 _VERSION = 2
 _MANIFEST = "run.json"
-_DIGEST = "config_digest"
+_LOG = "log.txt"
 #: Folder of the scores, one file a block.
 SCORES = "scores"
 #: Folder of what unfinished stages keep.
@@ -75,7 +76,7 @@ class RunDirectory:
             self.content = self._read(manifest, discard=fresh)
             if fresh:
                 self._remove()
-        if manifest.exists():
+        if manifest.exists() and not self._made_nothing():
             self._check_same(identity)
             changed = self._take_over(identity)
         else:
@@ -99,7 +100,7 @@ class RunDirectory:
         """
         old, new = ([*of.get("config", {}).get("tables", ())] for of in (self.content, identity))
         changed = old != new or self.content["title"] != identity["title"]
-        self.content |= {k: v for k, v in identity.items() if k in ("title", "config", _DIGEST)}
+        self.content |= {k: v for k, v in identity.items() if k in ("title", "config", DIGEST)}
         if not changed:
             return False
         self.stages.pop("report", None)  # which has the title as its heading, and all sections
@@ -224,25 +225,16 @@ class RunDirectory:
         return content
 
     def _check_same(self, identity: dict[str, Any]) -> None:
-        old = self.content
-        changed = []
-        # runs that were begun when tables were a part of the checksum go on
-        if old[_DIGEST] != identity[_DIGEST] and _but_tables(old) != _but_tables(identity):
-            changed.append(f"the configuration changed ({_differences(old, identity)})")
-        if old["data_checksum"] != identity["data_checksum"]:
-            changed.append("the data changed")
-        if old.get("bank_checksum") != identity.get("bank_checksum"):
-            changed.append("the bank marginal.fixed_items changed")
-        if old["versions"] != versions():
-            now = versions()
-            other = [f"{k} {old['versions'].get(k)} -> {v}" for k, v in now.items()
-                     if old["versions"].get(k) != v]  # fmt: skip
-            changed.append(f"versions changed ({', '.join(other)})")
-        if changed:
+        if changed := changes(self.content, identity):
             raise ChangedRunError(
                 f"the run in {self.path} was started with something else: {'; '.join(changed)}. "
                 f"Use --fresh to discard it and start over, or another directory"
             )
+
+    def _made_nothing(self) -> bool:
+        """Whether a run stopped before it made anything, as at a response that is none."""
+        logs = (_MANIFEST, LOCK, _LOG, EVENTS)
+        return not self.stages and all(file.name in logs for file in self.path.iterdir())
 
     def check_data(self, checksum: str) -> None:
         """Stop if the data have another checksum than those that the run was started with."""
@@ -255,7 +247,7 @@ class RunDirectory:
 
     def check_config(self, digest: str, key: str) -> None:
         """Stop if files that the pipeline names say something else than when it was started."""
-        if self.content[_DIGEST] != digest:
+        if self.content[DIGEST] != digest:
             raise ChangedRunError(
                 f"the file {key} of the run in {self.path} changed while it was "
                 f"running; start again when nobody writes to it"
@@ -327,7 +319,7 @@ class RunDirectory:
 
     def log(self, text: str) -> None:
         """Append a line to the log file."""
-        path = self.place("log.txt")
+        path = self.place(_LOG)
         with writing(path), open_to_append(path) as f:
             f.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n".encode())
 
@@ -387,14 +379,3 @@ def _changed(file: Location) -> RunError:
 
 def _damaged(file: Path) -> RunError:
     return RunError(f"{file} is missing or damaged; use --fresh to start over")
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
-    (a,), (b,) = (pd.json_normalize(_but_tables(of)).to_dict("records") for of in (old, new))
-    keys = [k for k in {**a, **b} if a.get(k) != b.get(k)]
-    return ", ".join(f"{k}: {a.get(k)!r} -> {b.get(k)!r}" for k in keys)
-
-
-def _but_tables(of: dict[str, Any]) -> dict[str, Any]:
-    """The configuration that a manifest, or an identity, has, without its tables."""
-    return {k: v for k, v in of["config"].items() if k != "tables"}

@@ -33,7 +33,7 @@ WEIGHTED = (
     *((20, 1000, n, -1) for n in (200, 1000)),
     (20, 10000, 10000, 0),
 )
-SHIFTED = tuple((20, 1000, n, 0) for n in (100, 200, 500, 1000))
+SHIFTED = tuple((20, 1000, n, 0) for n in (60, 100, 200, 500, 1000))
 SEVERAL = tuple((20, 1000, n, 0) for n in (100, 500))
 KINDS = ("uniform", "nonuniform", "joint")
 

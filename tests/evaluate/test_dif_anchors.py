@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from items import answers, bank
+from scipy.integrate import quad
 from scipy.special import expit
+from scipy.stats import norm
 
 import irt_dask as irt
 from irt_dask.errors import ApproximationWarning, EstimationError, InputError
@@ -69,6 +71,36 @@ def test_anchors_are_found_where_a_third_of_the_items_differ() -> None:
     assert every["item_dif_anchor"].values.all()
 
 
+@pytest.mark.slow
+def test_tests_know_the_error_of_the_place_that_anchors_were_found_at(monkeypatch: Any) -> None:
+    """Where nothing is known of the place, shifts say nothing: changes of the slope alone do."""
+    r, items = shifted(np.random.default_rng(4), 100)
+
+    def tested(variance: float) -> Any:
+        monkeypatch.setattr(dif_anchors, "doubt", lambda *of: variance)
+        with pytest.warns(ApproximationWarning, match="hardly told"):
+            out = irt.dif(r, items, reference="r", focal=["f"], anchors="iterate")
+        return out.isel(focal=0)
+
+    known, some, nothing = tested(0.0), tested(0.04), tested(1e5)
+    se = [found["item_dif_shift_se"].values for found in (known, some, nothing)]
+    np.testing.assert_allclose(se[1] ** 2, se[0] ** 2 + 0.04, rtol=1e-12)
+    for found in (known, some, nothing):
+        shift = found["item_dif_shift"].values
+        np.testing.assert_allclose(shift, known["item_dif_shift"].values, rtol=1e-12)
+        chi2 = (shift / found["item_dif_shift_se"].values) ** 2
+        np.testing.assert_allclose(found["item_dif_uniform_chi2"].values, chi2, rtol=1e-9)
+        # of one focal group the test of all is that of the pair
+        np.testing.assert_allclose(found["item_dif_omnibus_chi2"].values,
+                                   found["item_dif_joint_chi2"].values, rtol=1e-7)  # fmt: skip
+        nonuniform = found["item_dif_nonuniform_chi2"].values
+        np.testing.assert_allclose(nonuniform, known["item_dif_nonuniform_chi2"].values, rtol=1e-7)
+    assert (some["item_dif_joint_chi2"] < known["item_dif_joint_chi2"]).all()
+    np.testing.assert_allclose(
+        nothing["item_dif_joint_chi2"].values, known["item_dif_nonuniform_chi2"].values, rtol=1e-4
+    )
+
+
 SOUND = np.arange(M) != 3
 
 
@@ -87,7 +119,7 @@ def differences(at: Any, differing: list[int]) -> dict[str, Any]:
     [(lambda at: [], SOUND, 1), (lambda at: [0, 1], SOUND & (np.arange(M) > 1), 2)],
 )
 def test_rounds(differing: Any, anchors: Any, n_rounds: int) -> None:
-    def test(at: Any) -> Any:
+    def test(at: Any, unknown: Any) -> Any:
         return differences(at, differing(at)), at
 
     found = dif_anchors.iterated(test, SOUND)
@@ -97,7 +129,7 @@ def test_rounds(differing: Any, anchors: Any, n_rounds: int) -> None:
 
 
 def test_anchors_that_come_and_go_are_none() -> None:
-    def test(at: Any) -> Any:
+    def test(at: Any, unknown: Any) -> Any:
         """Items 0 and 1 push each other out, one after the other."""
         out = [0] if 1 in at and len(at) == M - 1 else [1] if 0 not in at[:-1] else []
         return differences(at, out), None
@@ -116,7 +148,7 @@ def test_refusals() -> None:
         with pytest.raises(InputError, match=said):
             run(r, items, anchors=anchors)
 
-    def test(at: Any) -> Any:
+    def test(at: Any, unknown: Any) -> Any:
         return {**differences(at, []), "item_dif_slope": np.arange(len(at)) * 1.0}, None
 
     with pytest.raises(EstimationError, match=r"has left 1 anchor\(s\) after 1 round"):
@@ -136,6 +168,38 @@ def test_most_items_are_where_the_sum_of_kernels_is_largest() -> None:
         moved = dif_anchors.place(far, np.append(se, np.ones(17)))
         assert abs(moved - dif_anchors.place(x, se)) < 0.01
         assert np.median(far) - np.median(x) > 0.3
+
+
+def moment(at: float, power: int, value: Any, error: Any) -> float:
+    """Times the likelihood of a place: values are alike, or three in ten moved by 1.5 ETS units."""
+    alike = norm.pdf(value, at, error)
+    moved = [norm.pdf(value, at + way * 1.5 / 2.35, np.hypot(error, 0.2)) for way in (-1, 1)]
+    return at**power * (alike.prod() + 0.5 * sum((0.7 * alike + 0.3 * one).prod() for one in moved))
+
+
+def test_doubt_of_a_place_is_what_an_integral_says() -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        error = rng.uniform(0.25, 0.35, 10)
+        value = error * rng.standard_normal(10) + np.where(np.arange(10) < 3, 0.6, 0.0)
+        moments = [quad(moment, -3.0, 4.0, args=(k, value, error), epsabs=0.0, limit=200)[0]
+                   for k in range(3)]  # fmt: skip
+        variance = moments[2] / moments[0] - (moments[1] / moments[0]) ** 2
+        anchors = np.arange(10) != 1
+        beyond = variance - 1.0 / (error[anchors] ** -2.0).sum()
+        got = dif_anchors.doubt(value, error, anchors)
+        assert got == pytest.approx(max(beyond, 0.0), rel=1e-4, abs=1e-8)
+
+
+def test_a_place_is_in_doubt_where_errors_are_large_and_not_where_they_are_small() -> None:
+    moved, every = np.where(np.arange(20) < 6, 0.6, 0.0), np.ones(20, dtype=bool)
+    z = np.random.default_rng(1).standard_normal(20)
+    root = [np.sqrt(dif_anchors.doubt(moved + se * z, np.full(20, se), every))
+            for se in (0.3, 0.05, 0.01, 0.001)]  # fmt: skip
+    assert root[0] > 0.05
+    assert root[1] < 0.02
+    assert root[2:] == [0.0, 0.0]
+    assert dif_anchors.doubt(z, np.full(20, 0.3), ~every) == 0.0
 
 
 def test_groups_in_which_anchors_are_hardly_told_are_named() -> None:

@@ -256,8 +256,31 @@ def test_workers_name_their_processor(client):
 def test_runs_go_on_that_were_begun_when_tables_were_part_of_the_checksum(tmp_path):
     told = {"title": "", "config": {"seed": 1, "tables": []}, "data_checksum": ""}
     RunDirectory(tmp_path, told | {"config_digest": "of all"}, fresh=False).close()
+    (tmp_path / "joint.nc").touch()
     again = RunDirectory(tmp_path, told | {"config_digest": "but tables"}, fresh=False)
     again.check_config("but tables", "bayes.item_table")
     again.close()
     with pytest.raises(ChangedRunError, match=r"the configuration changed \(seed: 1 -> 2\)"):
         RunDirectory(tmp_path, told | {"config": {"seed": 2}, "config_digest": "2"}, fresh=False)
+
+
+def test_a_run_that_stopped_before_it_made_anything_is_begun_again(tmp_path):
+    """As after a response that is none: its file is corrected, and there is nothing to discard."""
+    told = {"title": "", "config": {"seed": 1}, "config_digest": "1", "data_checksum": "wrong"}
+    corrected = told | {"data_checksum": "right"}
+    RunDirectory(tmp_path, told, fresh=False).close()
+    (tmp_path / "events.jsonl").touch()
+    again = RunDirectory(tmp_path, corrected, fresh=False)
+    again.check_data("right")
+    assert (tmp_path / "log.txt").read_text().count("run started") == 2
+    assert RunDirectory.existing(tmp_path).content["data_checksum"] == "right"
+    again.write("quarantine.csv", b"")  # what was set aside is something
+    again.close()
+    with pytest.raises(ChangedRunError, match="the data changed"):
+        RunDirectory(tmp_path, told, fresh=False)
+    (tmp_path / "quarantine.csv").unlink()
+    done = RunDirectory(tmp_path, corrected, fresh=False)
+    done.finish("a stage", 0.0, [], [])
+    done.close()
+    with pytest.raises(ChangedRunError, match="the data changed"):
+        RunDirectory(tmp_path, told, fresh=False)

@@ -30,8 +30,8 @@ from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
-#: Weights below this share of the largest take no part: standard errors change by 1e-11.
-CUT = 1e-12
+#: Weights below this share of the largest take no part: standard errors change by less than 1e-9.
+CUT = 1e-10
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
 #: Numbers that sums by set of items take, at most.
@@ -131,18 +131,27 @@ def at_node(
             to[s.ability_column[group, k]] = s.ability[group, k, q]
 
 
+# Loops in place of expressions of arrays, each of which would make an array of its own.
 @jit
-def _scaled(to: Floats, average: Floats, root: float, unit: Floats) -> None:
-    """Deviations from the average, in units."""
+def _gathered(average: Floats, share: float, to: Floats) -> None:
     for k in range(to.size):
-        to[k] = root * (to[k] - average[k]) * unit[k]
+        average[k] += share * to[k]
 
 
 @jit
-def _sliced(to: Floats, low: Floats, low_unit: float) -> None:
-    """Whole numbers, and what they leave in units of its own."""
+def _rounded(to: Floats, average: Floats, root: float, unit: Floats) -> None:
+    """Deviations from the average, whole numbers of units."""
     for k in range(to.size):
-        scaled = to[k]
+        to[k] = np.rint(root * (to[k] - average[k]) * unit[k])
+
+
+@jit
+def _sliced(
+    to: Floats, average: Floats, root: float, unit: Floats, low: Floats, low_unit: float
+) -> None:
+    """The same, and what the whole numbers leave in units of its own."""
+    for k in range(to.size):
+        scaled = root * (to[k] - average[k]) * unit[k]
         to[k] = np.rint(scaled)
         low[k] = np.rint((scaled - to[k]) * low_unit)
 
@@ -184,14 +193,14 @@ def _fill(
             for q in range(lo, hi):
                 to = spread[n_spread + q - lo]
                 at_node(q, c, r, number, group, s, of_sets, to)
-                average += w[q] / sum_w * to
+                _gathered(average, w[q] / sum_w, to)
             for q in range(lo, hi):
                 to = spread[n_spread + q - lo]
-                _scaled(to, average, math.sqrt(weight[i] * w[q] / sum_w), unit)
+                root = math.sqrt(weight[i] * w[q] / sum_w)
                 if low.shape[0] > 0:
-                    _sliced(to, low[n_spread + q - lo], low_unit)
+                    _sliced(to, average, root, unit, low[n_spread + q - lo], low_unit)
                 else:
-                    np.rint(to, to)
+                    _rounded(to, average, root, unit)
             average *= weight[i]
             n_spread += hi - lo
             n_mean += 1
