@@ -30,7 +30,8 @@ from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
-#: Weights below this share of the largest take no part: sums change by some 1e-9, standard errors by less.
+#: Weights below this share of the largest take no part: sums change by some 1e-9, standard errors
+#: by less.
 CUT = 1e-11
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
