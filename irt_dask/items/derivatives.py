@@ -16,7 +16,7 @@ from irt_dask.curves import ItemModel
 from irt_dask.kernels.joint import item_maximum
 
 #: Numbers by item, category and node that are treated at a time: what a processor's cache holds.
-_CHUNK = 1 << 13
+_CHUNK = 1 << 15
 #: Differences are taken over steps that change no log probability by more than about this.  Their
 #: error is the fourth power, that of rounding 1e-16 divided by it.
 _STEP = 5e-4
