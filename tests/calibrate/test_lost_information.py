@@ -96,8 +96,7 @@ def test_sums_are_those_of_the_formulas(model, steepness, shared, weighted):
             together[1][at] += mine.squares(found[1], NODES, largest, by_set)
         for one, x_, z in zip(want, together, each, strict=True):
             np.testing.assert_allclose(x_, one, rtol=0, atol=1e-9 * np.abs(one).max())
-            # weights below CUT, 1e-11 of the largest, are left out
-            np.testing.assert_allclose(z, one, rtol=0, atol=2e-9 * np.abs(one).max())
+            np.testing.assert_allclose(z, one, rtol=0, atol=1e-9 * np.abs(one).max())
 
 
 # --- which sets -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import pytest
 import irt_dask as irt
 from irt_dask.errors import ChangedRunError
 from irt_dask.kernels.responses.layouts import to_dense
-from irt_dask.workflow import RunConfig, directory, run
+from irt_dask.workflow import RunConfig, identity, run
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.running import report_again
 from irt_dask.workflow.scoring import read_bank
@@ -216,6 +216,6 @@ def test_a_run_of_another_version_is_refused_by_name(
         {**RUN_OPTIONS, "data": {"source": str(source)}, "directory": str(finished)}
     )
     was = RunDirectory.existing(finished).content["versions"]
-    monkeypatch.setattr(directory, "versions", lambda: was | {"irt_dask": "99"})
+    monkeypatch.setattr(identity, "versions", lambda: was | {"irt_dask": "99"})
     with pytest.raises(ChangedRunError, match=rf"irt_dask {was['irt_dask']} -> 99"):
         run(config)

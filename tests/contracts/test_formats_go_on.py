@@ -21,7 +21,7 @@ from irt_dask.engine.checkpoint import Checkpoint
 from irt_dask.errors import BudgetError, CheckpointError, StoreError
 from irt_dask.kernels.responses.layouts import to_dense
 from irt_dask.report import figures
-from irt_dask.workflow import RunConfig, directory, run
+from irt_dask.workflow import RunConfig, identity, run
 from irt_dask.workflow.directory import RunDirectory
 from irt_dask.workflow.scoring import read_bank
 
@@ -59,7 +59,7 @@ def test_a_run_is_finished(
         {**RUN_OPTIONS, "data": {"source": str(source)}, "directory": str(unfinished)}
     )
     then = RunDirectory.existing(unfinished)
-    monkeypatch.setattr(directory, "versions", lambda: then.content["versions"])
+    monkeypatch.setattr(identity, "versions", lambda: then.content["versions"])
     picture = figures.Image("", "", "", 1)  # drawing takes most of the time
     monkeypatch.setattr(figures, "inline", lambda ax, alt, caption: picture)
     said: list[str] = []

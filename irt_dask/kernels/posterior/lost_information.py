@@ -30,9 +30,8 @@ from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
-#: Weights below this share of the largest take no part: sums change by some 1e-9, standard errors
-#: by less.
-CUT = 1e-11
+#: Weights below this share of the largest take no part: standard errors change by 1e-11.
+CUT = 1e-12
 #: Rows of the matrix whose products are summed at a time, and its bytes.
 _ROWS, _BYTES = 4096, 1 << 26
 #: Numbers that sums by set of items take, at most.
