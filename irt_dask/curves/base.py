@@ -256,13 +256,19 @@ class _Higher:
         log_p = self.model.log_p(self.moved(ability), np.zeros(1))[:, :, 0]
         return np.asarray((np.exp(log_p) * self.counts).sum(axis=1) - 0.5)
 
-    def slopes(self, ability: Floats) -> tuple[Floats, Floats]:
-        """Derivatives of P by ability and by x, (parameters, items)."""
+    def at(self, ability: Floats) -> tuple[Floats, Floats]:
+        """P less 1/2, and its derivative by ability."""
         moved, zero = self.moved(ability), np.zeros(1)
         p = np.exp(self.model.log_p(moved, zero))[:, :, 0] * self.counts
         rise = (p * self.model.by_ability(moved, zero)[0][:, :, 0]).sum(axis=1)
+        return p.sum(axis=1) - 0.5, rise
+
+    def by_parameter(self, ability: Floats) -> Floats:
+        """Derivatives of P by x, (parameters, items)."""
+        moved, zero = self.moved(ability), np.zeros(1)
+        p = np.exp(self.model.log_p(moved, zero))[:, :, 0] * self.counts
         by_moved = (p * self.model.by_parameter(moved, zero)[..., 0]).sum(axis=2)
-        return rise, np.einsum("pm,pqm->qm", by_moved, self.change(ability))
+        return np.einsum("pm,pqm->qm", by_moved, self.change(ability))
 
 
 def _thresholds(model: ItemModel, x: Floats) -> tuple[Floats, Floats]:
@@ -280,17 +286,17 @@ def _thresholds(model: ItemModel, x: Floats) -> tuple[Floats, Floats]:
     known = (higher.excess(low) <= 0.0) & (higher.excess(high) >= 0.0)
     at, step, done = 0.5 * (low + high), high - low, ~known
     for _ in range(_STEPS):
-        excess = higher.excess(at)
+        excess, rise = higher.at(at)
         low, high = np.where(excess > 0.0, low, at), np.where(excess > 0.0, at, high)
         with np.errstate(divide="ignore", invalid="ignore"):
-            to = at - excess / higher.slopes(at)[0]
+            to = at - excess / rise
         done |= (np.abs(excess) <= _NEAR) | (high - low <= _NEAR * np.maximum(np.abs(at), 1.0))
         if done.all():
             break
         fast = (to >= low) & (to <= high) & (np.abs(to - at) <= 0.5 * step)
         to = np.where(fast, to, 0.5 * (low + high))
         step, at = np.abs(to - at), np.where(done, at, to)
-    rise, by_x = higher.slopes(at)
+    rise, by_x = higher.at(at)[1], higher.by_parameter(at)
     with np.errstate(divide="ignore", invalid="ignore"):
         gradient = np.where(known, -by_x / rise, np.nan)
     return (

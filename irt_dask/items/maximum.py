@@ -51,12 +51,17 @@ class Problem:
         """Whether items share parameters."""
         return bool((self.of_all >= 0).any())
 
+    @functools.cached_property
+    def _informed(self) -> bool:
+        return self.prior.informative
+
     def at(self, x: Floats, kept: Bools) -> Derivatives:
         """Objective and derivatives of the items that are kept; 0 for the others."""
         d = derivatives([c.take(kept) for c in self.counts], x)
-        d.value[:] += self.prior.log_density(x)
-        d.gradient[:] += self.prior.gradient(x)
-        d.information[:] += self.prior.information(x, upwards=True)
+        if self._informed:
+            d.value[:] += self.prior.log_density(x)
+            d.gradient[:] += self.prior.gradient(x)
+            d.information[:] += self.prior.information(x, upwards=True)
         return d
 
     def value(self, x: Floats, kept: Bools) -> Floats:

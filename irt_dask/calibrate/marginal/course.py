@@ -19,13 +19,14 @@ from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.shared.start_values import ResponseCounts, start_values
 from irt_dask.curves.priors import ItemPrior
 
-#: Newton steps at the end, at most, and the step after which none is needed.
-_POLISHING, _SMALL = 5, 1e-9
+#: Newton steps at the end, at most, and the step after which none is needed: the information they
+#: take is right to 1e-8.
+_POLISHING, _SMALL = 5, 1e-6
 #: How often a step that leads down is halved.
 _HALVINGS = 5
 #: How far they may lead before errors are found again: standard errors change by that share; and
 #: how often, as steps by other errors lead further.
-_FAR, _ROUNDS = 1e-4, 10
+_FAR, _ROUNDS = 3e-5, 10
 
 
 def with_categories(

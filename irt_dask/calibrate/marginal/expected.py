@@ -27,6 +27,11 @@ from irt_dask.store import Block
 _LEAST_MASS = -700.0
 
 
+#: Distances of nodes, in posterior standard deviations.  Sums over nodes that are w of these apart
+#: err by ``e^(-2 (pi / w)^2)``: e^-35, 3e-9 (moments are good to 1e-8), and 2e-5.
+FINE, COARSE, ROUGH = 0.75, 1.0, 4.0 / 3.0
+
+
 class Grid(NamedTuple):
     """Nodes, and the log mass of ability at each, (groups, nodes)."""
 
@@ -34,12 +39,11 @@ class Grid(NamedTuple):
     log_mass: Floats
 
     @classmethod
-    def of(cls, model: Model, items: ItemSet, ability: Floats, *, coarse: bool = False) -> Grid:
+    def of(cls, model: Model, items: ItemSet, ability: Floats, *, width: float = FINE) -> Grid:
         """Grid that resolves the posteriors under these items and holds every group.
 
-        Its spacing is 3/4 of the smallest posterior standard deviation at most (sums over nodes err
-        by e^-35 then), ``1 / max a`` and 1/2.  A coarse one has the smallest standard deviation
-        itself for the first of these: enough for moments to 1e-8.
+        Its spacing is ``width`` times the smallest posterior standard deviation at most, ``1 / max
+        a`` and 1/2.
         """
         if model.histogram:
             nodes = padded(HISTOGRAM_NODES)
@@ -51,7 +55,7 @@ class Grid(NamedTuple):
         mean, sd = ability[0], np.exp(ability[1])
         bound = max(GRID_BOUND, float((np.abs(mean) + GRID_BOUND * sd).max()))
         finest = min(grid_of(items, together=model.together).spacing, 0.5 * float(sd.min()))
-        spacing = min((2.0 if coarse else 1.5) * finest, 1.0 / items.steepest, 0.5)
+        spacing = min(2.0 * width * finest, 1.0 / items.steepest, 0.5)
         half = math.ceil(bound / spacing)
         nodes = padded(np.arange(-half, half + 1, dtype=np.float64) * spacing)
         return cls(nodes, person_weights.normal(nodes, mean, sd))
@@ -121,10 +125,12 @@ def _expect(
     )  # fmt: skip
 
 
-def expect(engine: Engine, fit: str, model: Model, x: Floats) -> tuple[float, Expected]:
-    """Log-likelihood and expected counts at x."""
+def expect(
+    engine: Engine, fit: str, model: Model, x: Floats, *, width: float = FINE
+) -> tuple[float, Expected]:
+    """Log-likelihood and expected counts at x, on a grid as wide as that."""
     items, ability = model.item_set(x), model.unpack(x)[1]
-    grid = Grid.of(model, items, ability)
+    grid = Grid.of(model, items, ability, width=width)
     return expect_on(engine, fit, model.items, items, grid, items.n_items)
 
 

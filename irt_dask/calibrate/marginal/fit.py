@@ -262,8 +262,9 @@ def fit_marginal(
         asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
         options = course.identity(fit.model, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
-        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal")
-        found = course.found(fit, signs.upright(fit.model, end.x), asked, fixed_items)
+        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal", early=fit.early)
+        x = end.seen_at if end.converged else end.x
+        found = course.found(fit, signs.upright(fit.model, x), asked, fixed_items)
         items = of_items(fit, found, counts)
     _warn_unless(end.converged, max_iterations)
     nulls.warn(fit.model.items, responses.item_id, fit.model.estimated, null_categories)

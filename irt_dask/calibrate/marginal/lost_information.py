@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
-from irt_dask.calibrate.marginal.expected import Grid, Setting
+from irt_dask.calibrate.marginal.expected import COARSE, FINE, Grid, Setting
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.curves.item_set import ItemSet
@@ -142,7 +142,8 @@ def scored(
 ) -> Scored:
     """Scores of ``model`` at x on a grid, perhaps a coarse one; ``at`` says where they go."""
     ability, items = model.unpack(x)[1], model.item_set(x)
-    setting = Setting(fit.name, items, Grid.of(model, items, ability, coarse=coarse))
+    width = COARSE if coarse else FINE
+    setting = Setting(fit.name, items, Grid.of(model, items, ability, width=width))
     nodes = setting.grid.nodes
     slope = items.by_parameter(nodes, model.items.size)
     of_ability = ability_scores(model, ability, nodes)
@@ -156,7 +157,7 @@ def sums(
     """Sums over persons of posterior covariances of their scores, and of squares of their means.
 
     ``at`` says where the scores go; ``squares`` are found if wanted, with those of weights; a
-    ``coarse`` grid has half the nodes.  Where
+    ``coarse`` grid has three nodes in place of four.  Where
     the log odds of all items are linear in ability, persons who answered what many others did take
     a fraction of the time of the others.
     """

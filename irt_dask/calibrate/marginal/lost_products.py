@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.marginal.expected import Grid, Setting
+from irt_dask.calibrate.marginal.expected import COARSE, FINE, Grid, Setting
 from irt_dask.calibrate.marginal.lost_information import ability_scores
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.engine import Engine
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     ) -> Plan:  # fmt: skip
         """Scores of ``model`` at x whose columns are ``at``, compared in units, (columns,)."""
         ability, item_set = model.unpack(x)[1], model.item_set(x)
-        grid = Grid.of(model, item_set, ability, coarse=coarse)
+        grid = Grid.of(model, item_set, ability, width=COARSE if coarse else FINE)
         of_ability = ability_scores(model, ability, grid.nodes)
         item_column, ability_column = (np.ascontiguousarray(c.T) for c in at[:2])
         return cls(Setting(fit, item_set, grid), of_ability, item_column, ability_column, unit)

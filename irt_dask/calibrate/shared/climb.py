@@ -18,10 +18,15 @@ from irt_dask.kernels.joint.item_maximum import Box
 #: Items of an iteration on the identified scale, from the moments of its abilities.
 Standardise = Callable[[Floats, Floats], Floats]
 
+#: Objective at a point, and moments and what was seen there.
+Round = Callable[[Floats], tuple[float, Any, Any]]
+
 #: Steps in a row that must gain less than the tolerance.
 _QUIET = 2
 #: A share of the log-likelihood by which it may seem to fall where it stands still.
 _ROUNDING = 1e-13
+#: Steps that gain a larger share of it are far from the maximum.
+_FAR = 1e-5
 
 
 class Steps(Protocol):
@@ -49,12 +54,16 @@ class CoresetSteps(Steps, Protocol):
 
 @dataclass
 class Fitted:
-    """Where a loop ended: its result, and the last items inside the bounds."""
+    """Where a loop ended: its result, and the last items inside the bounds.
+
+    ``seen_at`` is the last point whose objective was found, one step before.
+    """
 
     x: Floats
     last: Floats
     trace: list[float]
     converged: bool
+    seen_at: Floats
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -71,45 +80,56 @@ def _everywhere(iteration: int, quiet: int) -> bool:
     return iteration <= 3 or iteration % 5 == 0 or quiet > 0
 
 
+def _far(trace: list[float]) -> bool:
+    return len(trace) < 2 or trace[-1] - trace[-2] > _FAR * abs(trace[-1])
+
+
 def full(
-    fit: Steps, x: Floats, max_iterations: int, tolerance: float, saved: Checkpoint, name: str
-) -> Fitted:
+    fit: Steps, x: Floats, max_iterations: int, tolerance: float, saved: Checkpoint, name: str,
+    *, early: Round | None = None,
+) -> Fitted:  # fmt: skip
     """Alternate on all persons until the log-likelihood stands still.
 
     A point that acceleration proposed and that lies lower than the last one is dropped, and the
     plain step from there is taken: the log-likelihood never falls.  ``name`` is that of the
-    checkpoint.
+    checkpoint.  ``early`` are rounds that cost less and are good enough far from the maximum.
     """
     trace: list[float] = []
     accelerator = Accelerator(fit.box.low, fit.box.high)
-    image, quiet, plain = x, 0, False
+    image, here, quiet, plain = x, x, 0, False
     if (state := saved.load(name)) is not None:
         x, image, trace = state["x"], state["image"], list(state["trace"])
-        quiet = int(state["quiet"])
+        here, quiet = state["here"], int(state["quiet"])
         accelerator.restore(state)
         plain = bool(state["plain"])
         _check_length(trace, max_iterations)
     while len(trace) < max_iterations and quiet < _QUIET:
-        value, _, seen = fit.round(x)
+        far = early is not None and _far(trace)
+        value, _, seen = early(x) if early is not None and far else fit.round(x)
         if trace and 0.0 < trace[-1] - value <= _ROUNDING * abs(value):
             value = trace[-1]
-        if trace and value < trace[-1] and not np.array_equal(x, image):
+        # Those of other rounds are not the same to the last digits.
+        alike = early is None or far == _far(trace[:-1])
+        slack = 0.0 if alike else _FAR * abs(value)
+        if trace and value < trace[-1] - slack and not np.array_equal(x, image):
             accelerator.refused()
             trace.append(trace[-1])
             x, plain = image, True
         else:
-            if trace and value - trace[-1] < tolerance * abs(value):
+            if trace and alike and value - trace[-1] < tolerance * abs(value):
                 quiet += not plain  # a plain step after a refusal says little
             else:
                 quiet = 0
             plain = False
             trace.append(value)
+            here = x
             image = fit.item_step(seen, x, everywhere=_everywhere(len(trace), quiet))
             x = accelerator.propose(x, fit.further(image, seen))
         state = {"x": x, "image": image, "trace": np.array(trace), "quiet": quiet, "plain": plain}
+        state["here"] = here
         saved.save(name, state | accelerator.state())
         fit.engine.progress.update(len(trace), max_iterations)
-    return Fitted(image, image, trace, quiet >= _QUIET)
+    return Fitted(image, image, trace, quiet >= _QUIET, here)
 
 
 def on_coresets(
@@ -142,4 +162,4 @@ def on_coresets(
     shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0))
     converged = bool(np.sqrt(np.mean(shift**2)) <= 3.0 * np.sqrt(np.mean(noise**2)) + tolerance)
     mean = np.array(path[-(max_iterations // 2) :]).mean(axis=0)
-    return Fitted(mean, x, trace, converged, {"coreset_objective": estimate})
+    return Fitted(mean, x, trace, converged, x, {"coreset_objective": estimate})

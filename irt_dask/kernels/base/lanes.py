@@ -72,6 +72,26 @@ def _add_to(context: Any, b: Any, signature: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+def _moved(add: bool) -> Callable[..., Any]:
+    """Machine code: copy numbers of one array to another, or add them, lane by lane."""
+
+    def generate(context: Any, b: Any, signature: Any, args: Any) -> Any:
+        out, x = (context.make_array(signature.args[k])(context, b, args[k]) for k in (0, 2))
+        to, source, vector = b.gep(out.data, [args[1]]), b.gep(x.data, [args[3]]), _VECTOR
+        with cgutils.for_range_slice(b, _INT(0), args[4], _INT(LANES), _INT) as (q, _):
+            place = b.bitcast(b.gep(to, [q]), vector.as_pointer())
+            more = b.load(b.bitcast(b.gep(source, [q]), vector.as_pointer()))
+            more.align = 8
+            if add:
+                old = b.load(place)
+                old.align = 8
+                more = b.fadd(old, more)
+            b.store(more, place, align=8)
+        return context.get_dummy_value()
+
+    return generate
+
+
 def _with_rows(context: Any, b: Any, signature: Any, args: Any) -> Any:
     """Machine code: numbers times those of rows of a table, which stay in registers meanwhile."""
     start, table, index, out = (
@@ -94,10 +114,48 @@ def _with_rows(context: Any, b: Any, signature: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+def _with_numbers(context: Any, b: Any, signature: Any, args: Any) -> Any:
+    """Machine code: rows of LANES numbers times numbers, whose sum stays in registers."""
+    x, table, out = (
+        context.make_array(t)(context, b, a) for t, a in zip(signature.args, args, strict=True)
+    )
+    vector = _VECTOR.as_pointer()
+    so_far = cgutils.alloca_once_value(b, ir.Constant(_VECTOR, [0.0] * LANES))
+    with cgutils.for_range(b, b.extract_value(x.shape, 0)) as loop:
+        one = b.insert_element(
+            ir.Constant(_VECTOR, ir.Undefined), b.load(b.gep(x.data, [loop.index])), _LANE(0)
+        )
+        zeros = ir.Constant(ir.VectorType(_LANE, LANES), [0] * LANES)
+        each = b.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), zeros)
+        row = b.load(b.bitcast(b.gep(table.data, [b.mul(loop.index, _INT(LANES))]), vector))
+        row.align = 8
+        b.store(b.fadd(b.load(so_far), b.fmul(each, row)), so_far)
+    b.store(b.load(so_far), b.bitcast(out.data, vector), align=8)
+    return context.get_dummy_value()
+
+
+@intrinsic
+def _sum_of_rows(typing: Any, x: Any, table: Any, out: Any) -> Any:
+    assert all(t.layout == "C" for t in (x, table, out))
+    return types.void(x, table, out), _with_numbers
+
+
 @intrinsic
 def _times_rows(typing: Any, start: Any, table: Any, index: Any, out: Any) -> Any:
     assert all(x.layout == "C" for x in (start, table, index, out))
     return types.void(start, table, index, out), _with_rows
+
+
+@intrinsic
+def _copy(typing: Any, out: Any, to: Any, x: Any, first: Any, n: Any) -> Any:
+    assert out.layout == x.layout == "C"
+    return types.void(out, types.int64, x, types.int64, types.int64), _moved(add=False)
+
+
+@intrinsic
+def _append(typing: Any, out: Any, to: Any, x: Any, first: Any, n: Any) -> Any:
+    assert out.layout == x.layout == "C"
+    return types.void(out, types.int64, x, types.int64, types.int64), _moved(add=True)
 
 
 @intrinsic
@@ -132,9 +190,30 @@ def increase(out: Ints, row: int, first: int, x: Ints) -> None:
 
 
 @jit
+def copy(out: Floats, to: int, x: Floats, first: int, n: int) -> None:
+    """``out[to : to + n] = x[first : first + n]``, of arrays seen as flat.
+
+    Loops over slices take some times as long as this where n is small.
+    """
+    _copy(out, to, x, first, n)
+
+
+@jit
+def add(out: Floats, to: int, x: Floats, first: int, n: int) -> None:
+    """``out[to : to + n] += x[first : first + n]``, of arrays seen as flat."""
+    _append(out, to, x, first, n)
+
+
+@jit
 def times_rows(start: Floats, table: Floats, index: Any, out: Floats) -> None:
     """``out = start * product of the rows table[index]``."""
     _times_rows(start, table, index, out)
+
+
+@jit
+def sum_of_rows(x: Floats, table: Floats, out: Floats) -> None:
+    """``out = x @ table`` for a table of LANES columns, of the first rows."""
+    _sum_of_rows(x, table, out)
 
 
 @jit

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exact_products import Units, bound_above
-from irt_dask.kernels.base.lanes import total
+from irt_dask.kernels.base.lanes import LANES, add, copy, dot, sum_of_rows, total
 from irt_dask.kernels.posterior.person_weights import (
     Chosen,
     Prior,
@@ -26,14 +26,19 @@ from irt_dask.kernels.posterior.person_weights import (
     some,
     weigh,
 )
+from irt_dask.kernels.posterior.polynomials import DEGREES, further
 from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
 #: Weights below this share of the largest take no part: standard errors change by 1e-11.
 CUT = 1e-12
-#: Rows of the matrix whose products are summed at a time, and its bytes.
-_ROWS, _BYTES = 4096, 1 << 26
+#: Terms below this, next to the scores' bounds, are left out: standard errors change as little.
+_SMALL = 1e-8
+#: The same where terms are rounded to one slice: both change standard errors by some 1e-7.
+_CUT_OF_SLICE, _SMALL_OF_SLICE = 1e-10, 3e-4
+#: Terms whose products are summed at a time, and their bytes.
+_ROWS, _BYTES = 2048, 1 << 26
 #: Numbers that sums by set of items take, at most.
 _OF_SETS = 1 << 22
 #: Products of rows up to which they are computed in two slices.  Beyond, the rounding errors of one
@@ -44,8 +49,8 @@ _FINE = 2e9
 class Scores(NamedTuple):
     """Derivatives of log probabilities by the parameters, by node.
 
-    ``lowest`` are those of the lowest category of each item, (nodes, items, parameters), ``gain``
-    those of the higher ones less these, (nodes, rows, parameters); ``ability`` those of the log
+    ``lowest`` are those of the lowest category of each item, (items, parameters, nodes), ``gain``
+    those of the higher ones less these, (rows, parameters, nodes); ``ability`` those of the log
     density by mean and log SD, (groups, 2, nodes).  Columns say where each score goes: -1 is
     nowhere.  ``bound`` are powers of two above deviations of scores from their mean, and above
     means, (2, columns).
@@ -83,133 +88,189 @@ def scores(
     of_item = np.repeat(np.arange(n_categories.size), n_categories - 1)
     gain = used[:, higher] - lowest[:, of_item]
     return Scores(
-        np.ascontiguousarray(lowest.T), np.ascontiguousarray(gain.T), ability,
-        np.ascontiguousarray(column.T), np.ascontiguousarray(column.T[of_item]),
+        np.ascontiguousarray(lowest.swapaxes(0, 1)), np.ascontiguousarray(gain.swapaxes(0, 1)),
+        ability, np.ascontiguousarray(column.T), np.ascontiguousarray(column.T[of_item]),
         np.ascontiguousarray(of_ability.T), bound_above(np.stack([deviation, mean])),
     )  # fmt: skip
 
 
 @jit
-def _add(at: Floats, which: NDArray[np.int32], column: Ints, to: Floats) -> None:
+def _add(
+    at: Floats, which: NDArray[np.int32], column: Ints, begin: int, n: int, to: Floats
+) -> None:
+    """Add scores at n nodes from ``begin`` on to (columns, nodes)."""
+    size, n_nodes, room = at.shape[1], at.shape[2], to.shape[1]
     for j in which:
-        for k in range(at.shape[1]):
-            if column[j, k] >= 0:
-                to[column[j, k]] += at[j, k]  # items may share a column
+        for k in range(size):
+            if column[j, k] >= 0:  # items may share one
+                add(to, column[j, k] * room, at, (j * size + k) * n_nodes + begin, n)
 
 
 @jit
 def _of_sets(observed: Bools, s: Scores, out: Floats) -> None:
-    """Sums of the lowest categories of sets of items, (sets, nodes, columns)."""
+    """Sums of the lowest categories of sets of items, (sets, columns, nodes)."""
     for k in range(observed.shape[0]):
         items = np.flatnonzero(observed[k]).astype(np.int32)
-        for q in range(out.shape[1]):
-            _add(s.lowest[q], items, s.item_column, out[k, q])
+        _add(s.lowest, items, s.item_column, 0, out.shape[2], out[k])
 
 
 def sums_of_sets(observed: Bools, s: Scores, n_nodes: int) -> Floats:
     """Those sums of the first sets, as many as there is room for."""
     size = s.bound.shape[1]
     n_sets = min(len(observed), _OF_SETS // (n_nodes * size))
-    out = np.zeros((n_sets, n_nodes, size))
+    out = np.zeros((n_sets, size, n_nodes))
     _of_sets(observed[:n_sets], s, out)
     return out
 
 
+class Person(NamedTuple):
+    """Room for one person: where the posterior is, and the scores there."""
+
+    share: Floats  # of the posterior, (nodes,)
+    at: Floats  # scores, (columns, nodes)
+
+    @classmethod
+    def of(cls, size: int, n_nodes: int) -> Person:
+        """Room for scores of so many columns."""
+        return cls(np.empty(n_nodes), np.empty((size, n_nodes)))
+
+
 @jit
-def at_node(
-    q: int, c: Some, r: int, number: int, group: int, s: Scores, of_sets: Floats, to: Floats
-) -> None:
-    """Scores of the person in row r at node q, (columns,); ``of_sets`` knows some sets' part."""
+def of_person(
+    c: Some, r: int, cut: float, number: int, group: int, s: Scores, of_sets: Floats, one: Person
+) -> tuple[int, int]:
+    """Posterior and scores of the person in row r; ``of_sets`` knows some sets' part.
+
+    Nodes of weights up to ``cut`` have none.  Returns the first of the others and their end, in
+    ``one``, whose first node need not be that of the grid; up to a multiple of LANES it is filled.
+    """
+    w, lo, hi = c.w[r], c.lo[r], c.hi[r]
+    sum_w = total(w[lo:hi])
+    while w[lo] <= cut:
+        lo += 1
+    while w[hi - 1] <= cut:
+        hi -= 1
+    begin, end = lo // LANES * LANES, (hi + LANES - 1) // LANES * LANES
+    n = end - begin
+    one.share[:n] = w[begin:end] / sum_w
+    one.share[: lo - begin] = 0.0
+    one.share[hi - begin : n] = 0.0
     if 0 <= number < of_sets.shape[0]:
-        to[:] = of_sets[number, q]
+        size, n_nodes = of_sets.shape[1:]
+        for k in range(size):
+            copy(one.at, k * n_nodes, of_sets, (number * size + k) * n_nodes + begin, n)
     else:
-        to[:] = 0.0
-        _add(s.lowest[q], c.items[r, : c.n[r]], s.item_column, to)
-    _add(s.gain[q], c.higher[r, : c.n_higher[r]], s.row_column, to)
+        for k in range(len(one.at)):
+            own = one.at[k]
+            for q in range(n):
+                own[q] = 0.0
+        _add(s.lowest, c.items[r, : c.n[r]], s.item_column, begin, n, one.at)
+    _add(s.gain, c.higher[r, : c.n_higher[r]], s.row_column, begin, n, one.at)
     for k in range(2):
         if s.ability_column[group, k] >= 0:
-            to[s.ability_column[group, k]] = s.ability[group, k, q]
-
-
-# Loops in place of expressions of arrays, each of which would make an array of its own.
-@jit
-def _gathered(average: Floats, share: float, to: Floats) -> None:
-    for k in range(to.size):
-        average[k] += share * to[k]
+            one.at[s.ability_column[group, k], :n] = s.ability[group, k, begin:end]
+    return lo - begin, hi - begin
 
 
 @jit
-def _rounded(to: Floats, average: Floats, root: float, unit: Floats) -> None:
-    """Deviations from the average, whole numbers of units."""
+def mean_scores(one: Person, end: int, to: Floats) -> None:
+    """Mean scores of a person whose nodes have this end, (columns,)."""
+    n = (end + LANES - 1) // LANES * LANES
     for k in range(to.size):
-        to[k] = np.rint(root * (to[k] - average[k]) * unit[k])
+        to[k] = dot(one.share[:n], one.at[k, :n])
+
+
+class Terms(NamedTuple):
+    """What a posterior covariance of scores is the sum of products of: see :func:`_terms`."""
+
+    unit: Floats  # terms are whole numbers, multiples of one over it, (columns,)
+    low_unit: float  # the same of ``low``, next to these
+    small: float  # terms that may be left out, in units
+    high: Floats  # (columns, terms of persons)
+    low: Floats  # what ``high`` leaves, or no columns
+    root: Floats  # square roots of a posterior, (nodes,)
+    basis: Floats  # polynomials, (degrees, nodes)
+    turned: Floats  # (nodes, DEGREES)
+    own: Floats  # (DEGREES,)
+
+    @classmethod
+    def of(cls, u: Units, deviation: Floats, n_nodes: int) -> Terms:
+        """Room for as many as are summed at a time, of scores with this bound."""
+        # A few more than are filled: rows a power of two apart would share lines of a cache.
+        size, room = deviation.size, u.rows + 2 * DEGREES
+        return cls(
+            u.unit / deviation, u.unit, (_SMALL if u.fine else _SMALL_OF_SLICE) * u.unit,
+            np.empty((size, room)), np.empty((size, room if u.fine else 0)), np.empty(n_nodes),
+            np.empty((n_nodes, n_nodes)), np.empty((n_nodes, DEGREES)), np.empty(DEGREES),
+        )  # fmt: skip
 
 
 @jit
-def _sliced(
-    to: Floats, average: Floats, root: float, unit: Floats, low: Floats, low_unit: float
-) -> None:
-    """The same, and what the whole numbers leave in units of its own."""
-    for k in range(to.size):
-        scaled = root * (to[k] - average[k]) * unit[k]
-        to[k] = np.rint(scaled)
-        low[k] = np.rint((scaled - to[k]) * low_unit)
+def _terms(one: Person, lo: int, hi: int, weight: float, t: Terms, begin: int, mean: Floats) -> int:
+    """Fill columns from ``begin`` on with a person's terms, return how many there are; and means.
+
+    They are coefficients of the scores by orthonormal polynomials of ability, of more and more
+    degrees until the last two are small for all scores.
+    """
+    first, n_nodes = lo // LANES * LANES, hi - lo
+    root = t.root[: (hi + LANES - 1) // LANES * LANES - first]
+    for q in range(root.size):
+        root[q] = math.sqrt(one.share[first + q])
+    size, times, degree, n = math.sqrt(dot(root, root)), math.sqrt(weight), 0, 0
+    turned = t.turned[lo - first : hi - first]
+    while degree < n_nodes:
+        found, largest = further(root, n_nodes, degree, t.basis, t.turned), 0.0
+        for k in range(mean.size):
+            sum_of_rows(one.at[k, lo:hi], turned, t.own)
+            if degree == 0:
+                mean[k] = weight * size * t.own[DEGREES - 1]
+            high = t.high[k, begin + n : begin + n + DEGREES]
+            for j in range(DEGREES):
+                t.own[j] *= times * t.unit[k]
+                high[j] = np.rint(t.own[j])
+            if t.low.size > 0:
+                for j in range(DEGREES):
+                    t.low[k, begin + n + j] = np.rint((t.own[j] - high[j]) * t.low_unit)
+            largest = max(largest, abs(t.own[DEGREES - 3]), abs(t.own[DEGREES - 2]))
+        n += found - 1 if degree == 0 else DEGREES
+        degree += found
+        if largest < t.small:
+            break
+    return n
 
 
 @jit
 def _fill(
     indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, who: Chosen, c: Some,
-    s: Scores, of_sets: Floats, weight: Floats, begin: int, unit: Floats, low_unit: float,
-    spread: Floats, low: Floats, mean: Floats,
+    s: Scores, of_sets: Floats, weight: Floats, begin: int, n_terms: int, one: Person, t: Terms,
+    mean: Floats,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Fill rows with weighted deviations of scores, and others with their weighted means.
+    """Fill in up to ``n_terms`` terms, and (persons, columns) weighted mean scores.
 
-    Deviations are whole multiples of one over ``unit``, by column; ``low`` is what is left of them,
-    in multiples of that again, if it has rows.
-
-    From the chosen person ``begin`` on, until one would not fit; returns the next one and the
-    numbers of rows filled.
+    From the chosen person ``begin`` on, until one might not fit; returns the next one and the
+    numbers of terms and persons.
     """
-    n_spread = n_mean = 0
+    n = n_mean = 0
+    cut = CUT if t.low.size > 0 else _CUT_OF_SLICE
     while begin < who.who.size:
         count = gather(indptr, indices, values, g, shared, p, who, begin, c)
         weigh(c, count)
         for r in range(count):
-            i, lo, hi = c.person[r], c.lo[r], c.hi[r]
+            i = c.person[r]
             if c.n[r] == 0 or weight[i] == 0.0:
                 continue
-            w = c.w[r]
-            while w[lo] <= CUT:
-                lo += 1
-            while w[hi - 1] <= CUT:
-                hi -= 1
-            if n_spread + hi - lo > spread.shape[0] or n_mean == mean.shape[0]:
-                return begin + r, n_spread, n_mean
-            sum_w = total(w[c.lo[r] : c.hi[r]])
             group = p.group[i] if p.group.size > 0 else 0
-            average = mean[n_mean]
-            average[:] = 0.0
-            number = shared.number[i]
-            for q in range(lo, hi):
-                to = spread[n_spread + q - lo]
-                at_node(q, c, r, number, group, s, of_sets, to)
-                _gathered(average, w[q] / sum_w, to)
-            for q in range(lo, hi):
-                to = spread[n_spread + q - lo]
-                root = math.sqrt(weight[i] * w[q] / sum_w)
-                if low.shape[0] > 0:
-                    _sliced(to, average, root, unit, low[n_spread + q - lo], low_unit)
-                else:
-                    _rounded(to, average, root, unit)
-            average *= weight[i]
-            n_spread += hi - lo
+            lo, hi = of_person(c, r, cut, shared.number[i], group, s, of_sets, one)
+            if n + hi - lo + DEGREES > n_terms or n_mean == mean.shape[0]:
+                return begin + r, n, n_mean
+            n += _terms(one, lo, hi, weight[i], t, n, mean[n_mean])
             n_mean += 1
         begin += count
-    return begin, n_spread, n_mean
+    return begin, n, n_mean
 
 
 def units_for(n_persons: int, n_nodes: int, size: int) -> Units:
-    """How the sums of :func:`sums` are counted; rows hold the nodes of one person at least."""
+    """How the sums of :func:`sums` are counted; rows hold the terms of one person at least."""
     rows_ = max(2 * n_nodes, min(_ROWS, _BYTES // (8 * max(size, 1))))
     return Units.of(n_persons, rows_, fine=n_persons * n_nodes * float(size) ** 2 < _FINE)
 
@@ -226,18 +287,16 @@ def sums(
     """
     deviation, of_mean = s.bound
     size, of_sets = deviation.size, sums_of_sets(observed, s, g.nodes.size)
-    spread = np.empty((u.rows, size))
-    low = np.empty((u.rows if u.fine else 0, size))
+    one, t = Person.of(size, g.nodes.size), Terms.of(u, deviation, g.nodes.size)
     mean = np.empty((max(1, u.rows // 8), size))
     out = [np.zeros((3 if u.fine else 1, size, size), dtype=np.int64) for _ in range(1 + squares)]
     arrays, chosen = rows.arrays(data), Chosen(who, np.empty(0))
     room, share, begin = some(who.size, data.shape[1], g.nodes.size), weight / largest, 0
     while begin < who.size:
         begin, k, n = _fill(
-            *arrays, g, shared, p, chosen, room, s, of_sets, share, begin, u.unit / deviation,
-            u.unit, spread, low, mean,
-        )  # fmt: skip
-        out[0] += u.gram(spread[:k], low[:k] if u.fine else None)
+            *arrays, g, shared, p, chosen, room, s, of_sets, share, begin, u.rows, one, t, mean
+        )
+        out[0] += u.gram(t.high[:, :k].T, t.low[:, :k].T if u.fine else None)
         if squares:
             out[1] += u.gram(*u.slices(mean[:n] / of_mean))
     return out

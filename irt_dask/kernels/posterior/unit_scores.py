@@ -13,8 +13,14 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats, Ints
 from irt_dask.kernels.base.compiled import jit
-from irt_dask.kernels.base.lanes import total
-from irt_dask.kernels.posterior.lost_information import CUT, Scores, at_node, sums_of_sets
+from irt_dask.kernels.posterior.lost_information import (
+    CUT,
+    Person,
+    Scores,
+    mean_scores,
+    of_person,
+    sums_of_sets,
+)
 from irt_dask.kernels.posterior.person_weights import (
     EVERYBODY,
     Chosen,
@@ -33,31 +39,23 @@ from irt_dask.kernels.responses.layouts import Layout
 @jit
 def _add_up(
     indptr: Any, indices: Any, values: Any, g: Any, shared: Shared, p: Prior, who: Chosen, c: Some,
-    s: Scores, of_sets: Floats, weight: Floats, times: Ints, unit: Ints, scale: Floats, to: Ints,
+    s: Scores, of_sets: Floats, one: Person, weight: Floats, times: Ints, unit: Ints, scale: Floats,
+    to: Ints,
 ) -> None:  # fmt: skip
-    here, average = np.empty((2, scale.size))
-    begin = 0
+    begin, mean = 0, np.empty(scale.size)
     while begin < unit.size:
         count = gather(indptr, indices, values, g, shared, p, who, begin, c)
         weigh(c, count)
         for r in range(count):
-            i, lo, hi = c.person[r], c.lo[r], c.hi[r]
+            i = c.person[r]
             if c.n[r] == 0:
                 continue
-            w = c.w[r]
-            while w[lo] <= CUT:
-                lo += 1
-            while w[hi - 1] <= CUT:
-                hi -= 1
-            sum_w = total(w[c.lo[r] : c.hi[r]])
             group = p.group[i] if p.group.size > 0 else 0
-            average[:] = 0.0
-            for q in range(lo, hi):
-                at_node(q, c, r, shared.number[i], group, s, of_sets, here)
-                average += w[q] / sum_w * here
+            _, end = of_person(c, r, CUT, shared.number[i], group, s, of_sets, one)
+            mean_scores(one, end, mean)
             own = to[unit[i]]
             for k in range(scale.size):
-                own[k] += times[i] * np.int64(np.rint(weight[i] * average[k] * scale[k]))
+                own[k] += times[i] * np.int64(np.rint(weight[i] * mean[k] * scale[k]))
         begin += count
 
 
@@ -76,7 +74,8 @@ def add(
     counted = np.ones(n, dtype=np.int64) if times is None else times
     of_sets = sums_of_sets(observed, s, g.nodes.size)
     room = some(n, data.shape[1], g.nodes.size)
+    one = Person.of(s.bound.shape[1], g.nodes.size)
     _add_up(
-        *rows.arrays(data), g, shared, p, EVERYBODY, room, s, of_sets, weight, counted, unit,
+        *rows.arrays(data), g, shared, p, EVERYBODY, room, s, of_sets, one, weight, counted, unit,
         scale / s.bound[1], to,
     )  # fmt: skip
