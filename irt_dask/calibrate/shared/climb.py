@@ -99,7 +99,8 @@ def full(
     image, here, quiet, plain = x, x, 0, False
     if (state := saved.load(name)) is not None:
         x, image, trace = state["x"], state["image"], list(state["trace"])
-        here, quiet = state["here"], int(state["quiet"])
+        here = state.get("here", image)  # an earlier version kept none
+        quiet = int(state["quiet"])
         accelerator.restore(state)
         plain = bool(state["plain"])
         _check_length(trace, max_iterations)

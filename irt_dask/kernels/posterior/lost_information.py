@@ -35,8 +35,9 @@ from irt_dask.kernels.responses.layouts import Layout
 CUT = 1e-12
 #: Terms below this, next to the scores' bounds, are left out: standard errors change as little.
 _SMALL = 1e-8
-#: The same where terms are rounded to one slice: both change standard errors by some 1e-7.
-_CUT_OF_SLICE, _SMALL_OF_SLICE = 1e-10, 3e-4
+#: The same where terms are rounded to one slice and scores are more than so many: both change
+#: standard errors by some 1e-7.  Of fewer items estimates depend more on each other.
+_CUT_OF_SLICE, _SMALL_OF_SLICE, _FEW = 1e-10, 3e-4, 100
 #: Terms whose products are summed at a time, and their bytes.
 _ROWS, _BYTES = 2048, 1 << 26
 #: Numbers that sums by set of items take, at most.
@@ -198,8 +199,9 @@ class Terms(NamedTuple):
         """Room for as many as are summed at a time, of scores with this bound."""
         # A few more than are filled: rows a power of two apart would share lines of a cache.
         size, room = deviation.size, u.rows + 2 * DEGREES
+        small = _SMALL if u.fine or size <= _FEW else _SMALL_OF_SLICE
         return cls(
-            u.unit / deviation, u.unit, (_SMALL if u.fine else _SMALL_OF_SLICE) * u.unit,
+            u.unit / deviation, u.unit, small * u.unit,
             np.empty((size, room)), np.empty((size, room if u.fine else 0)), np.empty(n_nodes),
             np.empty((n_nodes, n_nodes)), np.empty((n_nodes, DEGREES)), np.empty(DEGREES),
         )  # fmt: skip
