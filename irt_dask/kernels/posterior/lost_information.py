@@ -142,8 +142,8 @@ def of_person(
 ) -> tuple[int, int]:
     """Posterior and scores of the person in row r; ``of_sets`` knows some sets' part.
 
-    Nodes of weights up to ``cut`` have none.  Returns the first of the others and their end, in
-    ``one``, whose first node need not be that of the grid; up to a multiple of LANES it is filled.
+    Nodes of weights up to ``cut`` have none.  Returns the first of the others, below LANES, and
+    their end in ``one``, which is filled up to a multiple of LANES.
     """
     w, lo, hi = c.w[r], c.lo[r], c.hi[r]
     sum_w = total(w[lo:hi])
@@ -209,19 +209,17 @@ class Terms(NamedTuple):
 
 @jit
 def _terms(one: Person, lo: int, hi: int, weight: float, t: Terms, begin: int, mean: Floats) -> int:
-    """Fill columns from ``begin`` on with a person's terms, return how many there are; and means.
+    """Fill columns from ``begin`` on with a person's terms; return their number.  Fill in means.
 
     They are coefficients of the scores by orthonormal polynomials of ability, of more and more
     degrees until the last two are small for all scores.
     """
-    first, n_nodes = lo // LANES * LANES, hi - lo
-    root = t.root[: (hi + LANES - 1) // LANES * LANES - first]
+    root, turned = t.root[: (hi + LANES - 1) // LANES * LANES], t.turned[lo:hi]
     for q in range(root.size):
-        root[q] = math.sqrt(one.share[first + q])
+        root[q] = math.sqrt(one.share[q])
     size, times, degree, n = math.sqrt(dot(root, root)), math.sqrt(weight), 0, 0
-    turned = t.turned[lo - first : hi - first]
-    while degree < n_nodes:
-        found, largest = further(root, n_nodes, degree, t.basis, t.turned), 0.0
+    while degree < hi - lo:
+        found, largest = further(root, hi - lo, degree, t.basis, t.turned), 0.0
         for k in range(mean.size):
             sum_of_rows(one.at[k, lo:hi], turned, t.own)
             if degree == 0:
@@ -290,7 +288,7 @@ def sums(
     deviation, of_mean = s.bound
     size, of_sets = deviation.size, sums_of_sets(observed, s, g.nodes.size)
     one, t = Person.of(size, g.nodes.size), Terms.of(u, deviation, g.nodes.size)
-    mean = np.empty((max(1, u.rows // 8), size))
+    mean = np.empty((max(1, u.rows // 4), size))
     out = [np.zeros((3 if u.fine else 1, size, size), dtype=np.int64) for _ in range(1 + squares)]
     arrays, chosen = rows.arrays(data), Chosen(who, np.empty(0))
     room, share, begin = some(who.size, data.shape[1], g.nodes.size), weight / largest, 0

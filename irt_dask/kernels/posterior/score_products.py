@@ -18,7 +18,7 @@ from irt_dask.arrays import Floats, Ints
 from irt_dask.kernels.base import fixed_point
 from irt_dask.kernels.base.compiled import jit
 from irt_dask.kernels.base.exact_products import bound_above
-from irt_dask.kernels.base.lanes import dot, total
+from irt_dask.kernels.base.lanes import dot, sum_of_rows, total
 from irt_dask.kernels.posterior.person_weights import (
     EVERYBODY,
     Prior,
@@ -28,17 +28,16 @@ from irt_dask.kernels.posterior.person_weights import (
     some,
     weigh,
 )
+from irt_dask.kernels.posterior.polynomials import DEGREES, further
 from irt_dask.kernels.posterior.tables import Tables
 from irt_dask.kernels.responses import rows
 from irt_dask.kernels.responses.layouts import Layout
 
 #: Log weights so far below the largest take no part.
 CUT = -30.0
-#: Share of a person's posterior variance that degrees may leave, and degrees at most: with fewer
-#: items than that degree pays for, posteriors are as wide as ability itself.
+#: Share of a person's posterior variance that degrees may leave, and how many there are at most,
+#: the mean one included: with fewer items than these pay for, posteriors are as wide as ability.
 _LEFT, _DEGREES = 1e-8, 64
-#: Squared length of a polynomial, next to 1, that is rounding alone: there are no more nodes.
-_NO_MORE = 1e-10
 #: Bits of sums of products: whole numbers that doubles hold, less one to spare.
 _BITS = 52
 
@@ -64,20 +63,24 @@ class Room(NamedTuple):
     column: Ints
     source: Ints
     w: Floats
-    z: Floats
-    polynomial: Floats  # (degrees + 1, nodes)
+    root: Floats
     weighted: Floats
-    coefficient: Floats  # (degrees, scores)
+    basis: Floats  # polynomials, (degrees, nodes)
+    turned: Floats  # (nodes, DEGREES)
+    own: Floats  # coefficients of one score, (DEGREES,)
+    size: Floats  # sums of squares of all, (DEGREES,)
+    coefficient: Floats  # of degrees from 1 on, (degrees, scores)
 
 
 def room_for(n_items: int, s: Scores, n_nodes: int) -> Room:
     """Room for a person who answers as many items."""
     most = n_items * s.item_column.shape[1] + 2
     column, source = np.empty((2, most), dtype=np.int64)
-    w, z, weighted = np.empty((3, n_nodes))
+    w, root, weighted = np.empty((3, n_nodes))
+    own, size = np.empty((2, DEGREES))
     return Room(
-        column, source, w, z, np.empty((_DEGREES + 1, n_nodes)), weighted,
-        np.empty((_DEGREES, most)),
+        column, source, w, root, weighted, np.empty((_DEGREES, n_nodes)),
+        np.empty((n_nodes, DEGREES)), own, size, np.empty((_DEGREES, most)),
     )  # fmt: skip
 
 
@@ -104,59 +107,42 @@ def places(c: Some, r: int, group: int, s: Scores, room: Room) -> int:
 
 
 @jit
-def _expand(lo: int, hi: int, nodes: Floats, s: Scores, n: int, room: Room) -> int:
+def _expand(lo: int, hi: int, s: Scores, n: int, room: Room) -> int:
     """Coefficients of n scores by degree, under the weights ``room.w``; the number of degrees."""
     size = hi - lo
-    w, z, weighted = room.w[:size], room.z[:size], room.weighted[:size]
-    mean = dot(w, nodes[lo:hi])
+    w, root, weighted = room.w[:size], room.root[:size], room.weighted[:size]
+    n_nodes = 0
     for q in range(size):
-        z[q] = nodes[lo + q] - mean
-        weighted[q] = w[q] * z[q]
-    sd = math.sqrt(dot(weighted, z))
-    if not sd > 0.0:
-        return 0
+        root[q] = math.sqrt(w[q])
+        n_nodes += w[q] > 0.0
     left = 0.0
     for e in range(n):
         own = s.table[room.source[e], lo:hi]
         for q in range(size):
             weighted[q] = w[q] * own[q]
         left += (dot(weighted, own) - total(weighted) ** 2) / s.unit[room.column[e]] ** 2
-    enough = _LEFT * left
-    for q in range(size):
-        z[q] /= sd
-        room.polynomial[0, q] = 1.0
-    degrees = 0
-    while degrees < room.coefficient.shape[0] and left > enough:
-        new = room.polynomial[degrees + 1, :size]
-        for q in range(size):
-            new[q] = z[q] * room.polynomial[degrees, q]
-        for _ in range(2):  # twice: rounding of the first time is taken out again
-            for k in range(degrees + 1):
-                old = room.polynomial[k, :size]
-                for q in range(size):
-                    weighted[q] = w[q] * new[q]
-                along = dot(weighted, old)
-                for q in range(size):
-                    new[q] -= along * old[q]
-        for q in range(size):
-            weighted[q] = w[q] * new[q]
-        length = dot(weighted, new)
-        if not length > _NO_MORE:
-            break
-        root = math.sqrt(length)
-        for q in range(size):
-            new[q] /= root
-            weighted[q] = w[q] * new[q]
+    enough, most = _LEFT * left, min(n_nodes, len(room.basis))
+    first = degrees = 0
+    while first < most and left > enough:
+        found = further(root, most, first, room.basis, room.turned)
+        room.size[:] = 0.0
         for e in range(n):
-            found = dot(weighted, s.table[room.source[e], lo:hi])
-            room.coefficient[degrees, e] = found
-            left -= (found / s.unit[room.column[e]]) ** 2
-        degrees += 1
+            sum_of_rows(s.table[room.source[e], lo:hi], room.turned[:size], room.own)
+            for k in range(found):
+                if first + k > 0:  # that of degree 0 is the mean
+                    x = room.own[(k + DEGREES - 1) % DEGREES]
+                    room.coefficient[first + k - 1, e] = x
+                    room.size[k] += (x / s.unit[room.column[e]]) ** 2
+        for k in range(found):
+            if left > enough:
+                left -= room.size[k]
+                degrees = first + k
+        first += found
     return degrees
 
 
 @jit
-def _person(c: Some, r: int, nodes: Floats, p: Prior, s: Scores, room: Room) -> tuple[int, int]:
+def _person(c: Some, r: int, p: Prior, s: Scores, room: Room) -> tuple[int, int]:
     """Number of scores of a person, and of degrees; 0 of one who says nothing."""
     if c.n[r] == 0:
         return 0, 0
@@ -165,7 +151,7 @@ def _person(c: Some, r: int, nodes: Floats, p: Prior, s: Scores, room: Room) -> 
     for q in range(lo, hi):
         room.w[q - lo] = c.w[r, q] / sum_w
     n = places(c, r, p.group[c.person[r]] if p.group.size > 0 else 0, s, room)
-    return n, _expand(lo, hi, nodes, s, n, room)
+    return n, _expand(lo, hi, s, n, room)
 
 
 @jit
@@ -179,7 +165,7 @@ def _add_own(
         for r in range(count):
             many = times[c.person[r]] if times.size > 0 else 1
             w = weight[c.person[r]] if weight.size > 0 else 1.0
-            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0 and w > 0.0 else (0, 0)
+            n, degrees = _person(c, r, p, s, room) if many > 0 and w > 0.0 else (0, 0)
             first = 0
             for e in range(n):
                 a = room.column[e]
@@ -213,7 +199,7 @@ def _add_products(
         for r in range(count):
             many = float(times[c.person[r]]) if times.size > 0 else 1.0
             w = weight[c.person[r]] if weight.size > 0 else 1.0
-            n, degrees = _person(c, r, g.nodes, p, s, room) if many > 0.0 and w > 0.0 else (0, 0)
+            n, degrees = _person(c, r, p, s, room) if many > 0.0 and w > 0.0 else (0, 0)
             if degrees == 0:
                 continue
             along[:degrees] = 0.0
