@@ -110,3 +110,24 @@ def test_the_last_counts_are_kept(monkeypatch):
     assert len(passes) == fit.attrs["n_iterations"]
     assert passes[0] == rounds.ROUGH
     assert passes[-1] == rounds.FINE
+
+
+class Cliff(Bowl):
+    """Beyond a place there are no items: the objective is minus infinity."""
+
+    def value(self, x):
+        return -np.inf if (x > 5.0).any() else super().value(x)
+
+    def item_step(self, seen, x, *, everywhere=True):
+        assert np.isfinite(self.value(x))
+        return super().item_step(seen, x, everywhere=everywhere)
+
+
+def test_a_point_that_is_none_is_refused_whatever_the_round(monkeypatch):
+    """Also where it is a rough round's, which may be off by something."""
+    monkeypatch.setattr(climb.Accelerator, "propose", lambda self, x, image: image + 8.0)
+    bowl = Cliff()
+    end = full(bowl, most=9)
+    assert sum(not np.isfinite(value) for *_, value in bowl.seen) > 1
+    assert np.isfinite(end.trace).all()
+    np.testing.assert_allclose(bowl.value(end.x), end.trace[-1], rtol=0.05)

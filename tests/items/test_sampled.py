@@ -16,7 +16,7 @@ DRAWS = 4000  # errors of Monte Carlo of an SD are 1.1%
 
 def fitted(model: str) -> object:
     more = {} if model in ("1pl", "2pl", "3pl") else {"categories": 4}
-    simulated = irt.simulate(2000, 6, seed=3, model=model, **more)
+    simulated = irt.simulate(2000, 6, seed=2, model=model, **more)
     signs = {"positive": "none"} if model == "nominal" else {}
     return irt.fit_marginal(simulated, model=model, **signs, **QUIET)
 

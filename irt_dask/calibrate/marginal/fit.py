@@ -262,7 +262,8 @@ def fit_marginal(
         asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
         options = course.identity(fit.model, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
-        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal", early=fit.early)
+        early = fit.early if start is None else None  # which may be the maximum
+        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal", early=early)
         x = end.seen_at if end.converged else end.x
         found = course.found(fit, signs.upright(fit.model, x), asked, fixed_items)
         items = of_items(fit, found, counts)

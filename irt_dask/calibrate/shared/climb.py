@@ -107,11 +107,11 @@ def full(
     while len(trace) < max_iterations and quiet < _QUIET:
         far = early is not None and _far(trace)
         value, _, seen = early(x) if early is not None and far else fit.round(x)
-        if trace and 0.0 < trace[-1] - value <= _ROUNDING * abs(value):
+        if trace and 0.0 < trace[-1] - value <= _ROUNDING * abs(trace[-1]):
             value = trace[-1]
         # Those of other rounds are not the same to the last digits.
-        alike = early is None or far == _far(trace[:-1])
-        slack = 0.0 if alike else _FAR * abs(value)
+        alike = early is None or not trace or far == _far(trace[:-1])
+        slack = 0.0 if alike else _FAR * abs(trace[-1])
         if trace and value < trace[-1] - slack and not np.array_equal(x, image):
             accelerator.refused()
             trace.append(trace[-1])
