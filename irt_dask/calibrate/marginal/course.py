@@ -16,8 +16,10 @@ from irt_dask.calibrate.marginal.described import Found
 from irt_dask.calibrate.marginal.expected import Expected
 from irt_dask.calibrate.marginal.model import Model
 from irt_dask.calibrate.marginal.rounds import Rounds
+from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import ResponseCounts, start_values
 from irt_dask.curves.priors import ItemPrior
+from irt_dask.engine import Checkpoint
 
 #: Newton steps at the end, at most, and the step after which none is needed: the information they
 #: take is right to 1e-8.
@@ -48,6 +50,19 @@ def begun(fit: Rounds, counts: ResponseCounts, start: xr.Dataset | None) -> Floa
     model, item_id = fit.model, fit.engine.responses.item_id
     x = start_values(item_id, model.items, counts.of_each, start, prior=model.prior.betas)
     return model.start(x)
+
+
+def climbed(
+    fit: Rounds, x: Floats, start: xr.Dataset | None, max_iterations: int, tolerance: float,
+    saved: Checkpoint,
+) -> tuple[climb.Fitted, Floats]:  # fmt: skip
+    """Where iterations from x end, and the point there whose likelihood is known if they are done.
+
+    Rounds are rough at first, but from a given ``start``: it may be the maximum.
+    """
+    early = fit.early if start is None else None
+    end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal", early=early)
+    return end, end.seen_at if end.converged else end.x
 
 
 def found(

@@ -17,7 +17,6 @@ from irt_dask.calibrate.marginal.described import described, of_items
 from irt_dask.calibrate.marginal.facets.fit import with_facets
 from irt_dask.calibrate.marginal.rounds import Rounds
 from irt_dask.calibrate.marginal.specification import in_groups, specified
-from irt_dask.calibrate.shared import climb
 from irt_dask.calibrate.shared.start_values import (
     response_counts,
 )
@@ -262,9 +261,7 @@ def fit_marginal(
         asked = sampling.asked(engine, fit.model, size, standard_errors, units, counts.n_persons)
         options = course.identity(fit.model, latent, tolerance, labels, x)
         saved = checkpoint_of(engine, checkpoint, options)
-        early = fit.early if start is None else None  # which may be the maximum
-        end = climb.full(fit, x, max_iterations, tolerance, saved, "marginal", early=early)
-        x = end.seen_at if end.converged else end.x
+        end, x = course.climbed(fit, x, start, max_iterations, tolerance, saved)
         found = course.found(fit, signs.upright(fit.model, x), asked, fixed_items)
         items = of_items(fit, found, counts)
     _warn_unless(end.converged, max_iterations)
