@@ -158,7 +158,7 @@ def dif(
     direction the others show some of the opposite: see ``anchors``.
 
     Anchors that were found may hold items with DIF that their errors hide.  What shifts say of the
-    place of the group, if they are all alike or one in five are large (.64 logits) one way, as
+    place of the group, if they are all alike or one in four are large (.64 logits) one way, as
     likely as not, has a variance; what it has beyond that of known anchors is a part of the
     variances of shifts, and of all tests but the nonuniform one (one more round).
 

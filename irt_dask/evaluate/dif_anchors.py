@@ -26,7 +26,7 @@ _STEPS, _NEAR = 200, 1e-9
 _UNSURE = 0.2
 #: Share of items that may be shifted one way, as far as is large on the ETS scale (1.5 of its units
 #: of 2.35 a logit), and how far these are from each other: what :func:`doubt` holds possible.
-_SHARE, _LARGE, _SPREAD = 0.2, 1.5 / 2.35, 0.2
+_SHARE, _LARGE, _SPREAD = 0.25, 1.5 / 2.35, 0.2
 #: Errors of shifts below which such items are told from the others for certain.
 _SURE = 0.05
 #: Anchors at least, and rounds at most.
@@ -105,7 +105,7 @@ def place(value: Floats, error: Floats) -> float:
 def doubt(value: Floats, error: Floats, anchors: NDArray[np.bool_]) -> float:
     """Variance of the place of found anchors beyond that of anchors which are known.
 
-    It is what the values say of the place if they are all alike, or one in five of them is
+    It is what the values say of the place if they are all alike, or one in four of them is
     shifted one way, up or down, by what is called large: as likely as not, and places alike,
     before they are seen.
     """

@@ -171,10 +171,10 @@ def test_most_items_are_where_the_sum_of_kernels_is_largest() -> None:
 
 
 def moment(at: float, power: int, value: Any, error: Any) -> float:
-    """Times the likelihood of a place: values are alike, or one in five moved by 1.5 ETS units."""
+    """Times the likelihood of a place: values are alike, or one in four moved by 1.5 ETS units."""
     alike = norm.pdf(value, at, error)
     moved = [norm.pdf(value, at + way * 1.5 / 2.35, np.hypot(error, 0.2)) for way in (-1, 1)]
-    return at**power * (alike.prod() + 0.5 * sum((0.8 * alike + 0.2 * one).prod() for one in moved))
+    return at**power * (alike.prod() + 0.5 * sum((0.75 * alike + 0.25 * one).prod() for one in moved))
 
 
 def test_doubt_of_a_place_is_what_an_integral_says() -> None:
