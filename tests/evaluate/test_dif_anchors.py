@@ -174,7 +174,8 @@ def moment(at: float, power: int, value: Any, error: Any) -> float:
     """Times the likelihood of a place: values are alike, or one in four moved by 1.5 ETS units."""
     alike = norm.pdf(value, at, error)
     moved = [norm.pdf(value, at + way * 1.5 / 2.35, np.hypot(error, 0.2)) for way in (-1, 1)]
-    return at**power * (alike.prod() + 0.5 * sum((0.75 * alike + 0.25 * one).prod() for one in moved))
+    some = [(0.75 * alike + 0.25 * one).prod() for one in moved]
+    return at**power * (alike.prod() + 0.5 * sum(some))
 
 
 def test_doubt_of_a_place_is_what_an_integral_says() -> None:
