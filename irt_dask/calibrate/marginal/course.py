@@ -22,7 +22,7 @@ from irt_dask.curves.priors import ItemPrior
 from irt_dask.engine import Checkpoint
 
 #: Newton steps at the end, at most, and the step after which none is needed: the information they
-#: take is right to 1e-8.
+#: take is right to 1e-5 at least.
 _POLISHING, _SMALL = 5, 1e-6
 #: How often a step that leads down is halved.
 _HALVINGS = 5
