@@ -1,18 +1,23 @@
 """Size of the tests of `dif` by number of persons in the groups, items known, no DIF.
 
-    python tests/benchmarks/dif.py [--tests 6000] [--weighted] [--several] [--shifted] [--json FILE]
+    python tests/benchmarks/dif.py [--tests 6000] [--weighted] [--several] [--shifted] [--jobs 1]
+        [--focal N ...] [--json FILE]
 
-Shares of p-values below .05 over items and data sets: about 15 s a row on one core.  Slopes are
+Shares of p-values below .05 over items and data sets (`se`: the largest standard error, of means of
+data sets): about 15 s a row on one core, with `--shifted` 30 minutes for 10,000 tests.  Slopes are
 log-normal (SD .3), difficulties N(0, 1), abilities N(0, 1) and, in the focal group, N(impact, 1).
 With `--weighted` persons are drawn with probabilities that fall with ability and vary otherwise,
 and have the inverse as weights; with `--several` there are three focal groups, and one test of all.
 With `--shifted` six of twenty items are .6 logits easier for the focal group; counted are the
 others' tests, with all items as anchors and with those that `anchors="iterate"` finds, and how
-often this tells the six.
+often this tells the six.  A data set has random numbers of its own: a row is the same whatever
+other rows there are (`--focal`: sizes of focal groups) and in however many processes (`--jobs`).
 """
 
 import argparse
+import functools
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 from results import Table
@@ -49,11 +54,13 @@ def persons(rng, n, mean, weighted):
     return theta[drawn], w[drawn]
 
 
-def low_p_values(rng, m, sizes, impact, weighted, shifted=0):
+def low_p_values(seed, m, sizes, impact, weighted, shifted=0):
     """Whether each p-value of a simulated data set is below .05, (kinds, tests).
 
     Where the first items are ``shifted``, those of the others by anchors, and of these uniform.
     """
+    warnings.simplefilter("ignore", ApproximationWarning)
+    rng = np.random.default_rng(seed)
     a, b = 1.1 * np.exp(rng.normal(0, 0.3, m)), rng.normal(0, 1, m)
     found = [persons(rng, n, impact * (k > 0), weighted) for k, n in enumerate(sizes)]
     theta, weight = map(np.concatenate, zip(*found, strict=True))
@@ -85,19 +92,27 @@ def main():
     parser.add_argument("--weighted", action="store_true")
     parser.add_argument("--several", action="store_true")
     parser.add_argument("--shifted", action="store_true")
+    parser.add_argument("--focal", type=int, nargs="+")
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    warnings.simplefilter("ignore", ApproximationWarning)
-    rng = np.random.default_rng(5)
     settings = WEIGHTED if options.weighted else SEVERAL if options.several else SETTINGS
     settings, shifted = (SHIFTED, 6) if options.shifted else (settings, 0)
-    with table:
-        for m, n_reference, n_focal, impact in settings:
+    with table, ProcessPoolExecutor(options.jobs) as pool:
+        for row, (m, n_reference, n_focal, impact) in enumerate(settings):
+            if options.focal and n_focal not in options.focal:
+                continue
             sizes = [n_reference] + [n_focal] * (3 if options.several else 1)
-            sets = max(1, options.tests // (m - shifted))
-            made = (rng, m, sizes, impact, options.weighted, shifted)
-            low = [low_p_values(*made) for _ in range(sets)]
-            share = {k: np.mean([x[k] for x in low]) for k in low[0]}
-            table.add(items=m, reference=n_reference, focal=n_focal, impact=impact, **share)
+            sets = max(1, -(-options.tests // (m - shifted)))
+            of_seed = functools.partial(
+                low_p_values, m=m, sizes=sizes, impact=impact, weighted=options.weighted,
+                shifted=shifted,
+            )  # fmt: skip
+            low = list(pool.map(of_seed, [(5, row, s) for s in range(sets)]))
+            by_set = {k: np.array([np.mean(x[k]) for x in low]) for k in low[0]}
+            share = {k: x.mean() for k, x in by_set.items()}
+            se = max(x.std() for k, x in by_set.items() if k != "told") / np.sqrt(sets)
+            size = {"items": m, "reference": n_reference, "focal": n_focal, "impact": impact}
+            table.add(**size, data_sets=sets, **share, se=se)
 
 
 if __name__ == "__main__":
