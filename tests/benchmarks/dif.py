@@ -97,6 +97,8 @@ def main():
     options = parser.parse_args()
     settings = WEIGHTED if options.weighted else SEVERAL if options.several else SETTINGS
     settings, shifted = (SHIFTED, 6) if options.shifted else (settings, 0)
+    if unknown := {*(options.focal or ())} - {row[2] for row in settings}:
+        parser.error(f"--focal: no row has focal groups of {sorted(unknown)}")
     with table, ProcessPoolExecutor(options.jobs) as pool:
         for row, (m, n_reference, n_focal, impact) in enumerate(settings):
             if options.focal and n_focal not in options.focal:

@@ -3,8 +3,9 @@
 `nhanes2_units.csv` has a row for each of the 62 half-strata (units) of that survey's public file:
 its region, which of the 32 half-samples it is in, its persons, the sum of their weights and their
 weighted mean of body weight, kg.  Means of persons, in all replicates, are means of units, and
-these sums are all that they are made of.  Body weights were rounded in the copy that was summed:
-samplics, with all its persons, gives .1656446 and .1655720 (and this test the same).
+these sums are all that they are made of.  Of this copy samplics, from its persons, makes .1656446
+and .1655720, as this test does: the published values are 5e-6 of themselves off, and why is not
+known; so they are held to 1e-5, and those of samplics to 1e-7.
 """
 
 from __future__ import annotations
