@@ -201,7 +201,15 @@ def moments(f):
 
 def distance(f, full):
     """Squared 2-Wasserstein distance of Gaussians over the trace of the full covariance."""
-    (m1, c1), (m0, c0) = moments(f), moments(full)
+    return _distance(*moments(f), *moments(full))
+
+
+def gaussian_distance(x, full):
+    """The same of draws (draws, coordinates)."""
+    return _distance(x.mean(0), np.cov(x, rowvar=False), full.mean(0), np.cov(full, rowvar=False))
+
+
+def _distance(m1, c1, m0, c0):
     root = sqrtm(c0)
     bures = np.trace(c1) + np.trace(c0) - 2.0 * np.trace(sqrtm(root @ c1 @ root)).real
     return (((m1 - m0) ** 2).sum() + bures) / np.trace(c0)
@@ -352,6 +360,7 @@ def one_of_many(task):
         ((low < a) & (a < high)).mean(), ((low_b < b) & (b < high_b)).mean(),
         f.attrs.get("prior_efficiency", np.nan),
         np.sqrt((np.log(f.item_discrimination.values / a) ** 2).mean()),
+        np.sqrt(((f.item_discrimination.values - a) ** 2).mean()),
     )  # fmt: skip
 
 
@@ -364,7 +373,7 @@ def many(data_sets=100, persons=0, items=0, n_shards=1):
     print(
         f"{'persons':>7} {'items':>5} {'mean b':>6} {'prior':>12} {'log(a / true a)':>17}"
         f" {'b - true b':>17} {'RMSE b':>7} {'cover a':>8} {'cover b':>8} {'efficiency':>10}"
-        f" {'RMSE log a':>10}"
+        f" {'RMSE log a':>10} {'RMSE a':>7}"
     )
     with get_context("spawn").Pool(2) as pool:
         for n, m in sizes:
@@ -377,7 +386,8 @@ def many(data_sets=100, persons=0, items=0, n_shards=1):
                     print(
                         f"{n:>7} {m:>5} {mean_b:>6} {prior:>12} {mean[0]:>8.4f} +- {error[0]:.4f}"
                         f" {mean[1]:>8.4f} +- {error[1]:.4f} {mean[2]:>7.3f} {mean[3]:>8.4f}"
-                        f" {mean[4]:>8.4f} {mean[5]:>10.2f} {mean[6]:>10.3f}",
+                        f" {mean[4]:>8.4f} {mean[5]:>10.2f} {mean[6]:>10.3f}"
+                        f" {mean[7]:>7.3f}",
                         flush=True,
                     )
 

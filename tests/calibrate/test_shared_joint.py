@@ -108,15 +108,14 @@ class Replicates(alone.Replicates):
         u = self.rng.random(self.r * self.n)
         persons, seen, higher = model_chain.draw(shard, self.shapes, self.y, self.nodes, u)
         of_each = self._persons(seen)
-        counts = model_chain.counts_of(self.shapes, self.nodes, persons, seen, higher, 1.0)
+        nodes = self.nodes * self.wide
+        counts = model_chain.counts_of(self.shapes, nodes, persons, seen, higher, 1.0)
         density, at = Conditional(self.shapes, counts, self), np.flatnonzero(persons)
         words = self.rng.random(shared_parameters.words(self.shapes))
         shared_parameters.draw_items(density, self.reference, at, words, self.y, self.accepted)
         for k, moves in enumerate(self.moves):
             log_a, d = self._own(k)
-            moves.after(
-                Abilities(of_each[k], self.nodes), self.rng.random(moves.words_after), log_a, d
-            )
+            moves.after(Abilities(of_each[k], nodes), self.rng.random(moves.words_after), log_a, d)
 
 
 def prior_z(seed, test, kind, n_sweeps, *, n_replicates=100, n_persons=8, error=None):
@@ -152,3 +151,11 @@ def test_joint_distribution(name, kind, n_sweeps):
 def test_joint_distribution_sees_a_jacobian_for_each_item(name):
     z, _, _ = prior_z(32, TESTS[name], "fixed", 24, error="Jacobian")
     assert max(map(abs, z.values())) > 6, z
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*TESTS])
+def test_joint_distribution_sees_mistakes_of_one_percent(name):
+    right, wrong = alone.with_and_without(prior_z, TESTS[name], "learned")
+    assert right < 5 < 6 < wrong
