@@ -39,7 +39,8 @@ SD_OF_LOG_A, EASY = 0.3, (-1.5, 1.0)
 def posterior(y, draws, **options):
     """Probabilities of all responses, averaged over draws of items and abilities; worst R-hat."""
     responses = irt.from_array(y)
-    fit = irt.fit_bayes(responses, n_draws=draws, n_warmup=300, n_chains=2, seed=1, **options)
+    size = {"n_draws": draws, "n_warmup": max(300, draws)}
+    fit = irt.fit_bayes(responses, n_chains=2, seed=1, progress=False, **size, **options)
     scores = irt.score(responses, fit, n_plausible=VALUES, seed=2)
     theta = scores["person_plausible_value"].values
     used = (2 * np.arange(VALUES) + 1) * fit.sizes["draw"] // (2 * VALUES)
