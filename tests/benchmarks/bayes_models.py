@@ -23,7 +23,7 @@ import warnings
 
 import numpy as np
 from bayes import gaussian_distance
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 
 import irt_dask as irt
 from irt_dask.engine.threads import single_threaded
@@ -36,15 +36,26 @@ WARMUP = 1_000
 
 
 def mixed(n):
-    """Responses of n persons to items of three models, four categories in two of them."""
-    ids = [f"i{j:02d}" for j in range(len(MIXED))]
-    model = dict(zip(ids, MIXED, strict=True))
-    categories = {i: 2 if m == "2pl" else 4 for i, m in model.items()}
-    truth = irt.prior_items(
-        ids, model=model, categories=categories, n_draws=1, seed=4,
-        prior=irt.ItemPrior(discrimination=(1.2, 0.3), intercept=(0.0, 0.7)),
-    )  # fmt: skip
-    return irt.simulate(n, items=truth.isel(draw=0), seed=5), model
+    """Responses of n persons to items of three models, some of four categories, none of them rare.
+
+    (A category that next to nobody in a shard has is warned of: spreads come out too wide.)
+    """
+    rng = np.random.default_rng(4)
+    m = len(MIXED)
+    a, d = rng.lognormal(0.1, 0.25, m), rng.normal(0.0, 0.6, m)
+    steps = np.array([1.3, 0.0, -1.3]) + rng.normal(0.0, 0.15, (m, 3))
+    theta, y = rng.standard_normal(n), np.empty((n, m), dtype=np.int8)
+    for j, name in enumerate(MIXED):
+        of_steps = a[j] * theta[:, None] + d[j] + (np.zeros(1) if name == "2pl" else steps[j])
+        at_least = expit(of_steps)
+        if name == "gpcm":
+            p = softmax(np.c_[np.zeros(n), np.cumsum(of_steps, axis=1)], axis=1)
+            at_least = p[:, ::-1].cumsum(axis=1)[:, -2::-1]
+        y[:, j] = (rng.random((n, 1)) < at_least).sum(axis=1)
+    ids = [f"i{j:02d}" for j in range(m)]
+    categories = [2 if name == "2pl" else 4 for name in MIXED]
+    responses = irt.from_array(y, item_id=ids, categories=categories)
+    return responses, dict(zip(ids, MIXED, strict=True))
 
 
 def guessing(n, m=20):

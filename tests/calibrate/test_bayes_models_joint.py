@@ -302,15 +302,15 @@ def test_joint_distribution(name, kind, n_sweeps):
     assert acceptance > 0.4
 
 
-def with_and_without(prior_z, test, kind):
-    """Largest |z| of chains of 100,000 sweeps that are right, and with a mistake of one percent.
+def with_and_without(prior_z, test, kind, n_sweeps=1_000):
+    """Largest |z| of chains that are right, and of chains with a mistake of one percent.
 
     Of replicates of 100 persons: what these say of the items outweighs the prior, so that a mistake
     in it moves them most.
     """
     found = []
     for error in (None, "abilities 1% wide"):
-        z, *_ = prior_z(32, test, kind, 1_000, n_persons=100, error=error)
+        z, *_ = prior_z(32, test, kind, n_sweeps, n_persons=100, error=error)
         found.append(max(map(abs, z.values())))
     print(f"{found[0]:.1f} without, {found[1]:.1f} with the mistake")
     return found

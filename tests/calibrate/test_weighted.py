@@ -198,7 +198,7 @@ def test_refusals(options: dict[str, Any], kind: str, message: str) -> None:
 
 
 def test_too_many_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weighted, "_MOST", 7)
+    monkeypatch.setattr(weighted, "MOST", 7)
     r = irt.from_array(simulated(50, 4, 0), persons={"weight": np.full(50, 2.0)})
     with pytest.raises(irt.InputError, match=r"8 parameters .* at most 7"):
         irt.fit_bayes(r)
@@ -225,7 +225,7 @@ def test_one_person_who_dominates_is_said() -> None:
 
 def test_a_singular_information_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     r = irt.from_array(simulated(400, 6, 0), persons={"weight": np.linspace(1.0, 2.0, 400)})
-    monkeypatch.setattr(weighted, "_LEAST", 2.0)
+    monkeypatch.setattr(weighted, "LEAST", 2.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", irt.ConvergenceWarning)
         with pytest.warns(irt.ApproximationWarning, match="simple random sample"):

@@ -41,7 +41,7 @@ import numpy as np
 
 from irt_dask.arrays import Bools, Floats
 from irt_dask.calibrate.bayes import narrowing, summaries
-from irt_dask.calibrate.bayes.coordinates import Space, by_item, from_items
+from irt_dask.calibrate.bayes.coordinates import Inform, Space, Spread, by_item, from_items
 from irt_dask.calibrate.bayes.full_data_mode import Refined
 from irt_dask.calibrate.bayes.hierarchy import Learned
 from irt_dask.calibrate.bayes.shards import ShardPosterior
@@ -98,8 +98,6 @@ class Combined:
 
 #: Finds the mode on the full data: ``locate(space, start, covariance)``.
 Locate = Callable[[Space, Floats, Floats], Refined]
-#: What deviations from a mode (P, items) are multiplied by, (free, free); None: as they are.
-Spread = Callable[[Floats], Floats | None]
 #: Learns the items' mean and covariance from draws and their weights.
 Learn = Callable[[Floats, Floats], Learned]
 
@@ -126,7 +124,7 @@ def location_for(location: str | None, n_dims: int) -> str:
 def combine(
     shards: list[ShardPosterior], n_draws: int, *, powering: str = "shrink",
     location: str = "precision", locate: Locate | None = None, learn: Learn | None = None,
-    spread: Spread | None = None, space: Space | None = None,
+    spread: Spread | None = None, inform: Inform | None = None, space: Space | None = None,
 ) -> Combined:  # fmt: skip
     """Combine shard posteriors; with one shard, its draws are the result.
 
@@ -145,6 +143,8 @@ def combine(
     spread : callable
         Persons have sampling weights: one shard too is moved to the mode that ``locate`` finds, and
         deviations are carried by what it says there.
+    inform : callable
+        The covariance at that mode, where shards know too little of it.
     space : Space
         Coordinates, and which loadings are fixed at 0, without correlations of abilities: where
         shards have draws of them these become coordinates too, and ``locate`` finds them.
@@ -177,10 +177,12 @@ def combine(
             inverse = merged.covariance if full else merged.pooled(moved, ess)
             refined = locate(space, merged.from_items(merged.start()), inverse)
             _warn_far(refined, len(shards))
+            known = inform(space, refined.centre) if inform is not None else None
+            merged = merged if known is None else merged.informed(known, free)
             centre = by_item(refined.centre, merged.n_blocks) + merged.skew
         moved, covariance = merged.move(moved, centre), merged.covariance
         if spread is not None and refined is not None:
-            by = spread(refined.centre)
+            by = spread(space, refined.centre)
             carried = by is not None
             if by is not None:
                 moved, covariance = _spread(moved, centre, covariance, by, free)
@@ -210,7 +212,10 @@ def combine(
 def _spread(
     draws: list[Floats], centre: Floats, covariance: Floats, by: Floats, free: Bools
 ) -> tuple[list[Floats], Floats]:
-    """Draws whose deviations from the centre (blocks, size) are multiplied; their covariance."""
+    """Draws whose deviations from the centre (blocks, size), as rows, are multiplied by a matrix.
+
+    And their covariance.
+    """
     own = by_item(free, 1)[0]
     whole = np.eye(own.size)
     whole[np.ix_(own, own)] = by
@@ -218,7 +223,7 @@ def _spread(
     moved = [from_items((flat + (by_item(x, 1)[:, 0] - flat) @ whole)[:, None], len(free))
              for x in draws]  # fmt: skip
     if len(covariance) == 1:
-        covariance = (whole @ covariance[0] @ whole)[None]
+        covariance = (whole.T @ covariance[0] @ whole)[None]
     return moved, covariance
 
 
@@ -291,8 +296,9 @@ class _Merged:
     own: Floats  # covariance of each shard, (shards, blocks, size, size)
     factor: Floats  # by which each shard's covariance is multiplied
     share: Floats
-    covariance: Floats  # of the barycenter, narrowed
-    skew: Floats  # mean minus mode of the full posterior, (blocks, size)
+    covariance: Floats  # of the barycenter, narrowed, or of the information
+    skews: Floats  # mean minus mode of each shard, (shards, blocks, size)
+    skew: Floats  # of the full posterior, (blocks, size)
     n_rows: int
 
     @classmethod
@@ -314,19 +320,30 @@ class _Merged:
         )
         # Of each item by itself: nearly all of it, and little sampling error.
         skew = [wasserstein.mean_less_mode(by_item(d, free.shape[1])) for d in draws]
-        total = sum(s * f * d for s, f, d in zip(share, factor, skew, strict=True))
+        skews = np.stack([np.reshape(d, dummy.shape) for d in skew])
         covariance = wasserstein.barycenter(own * factor[:, None, None, None], share)
         if ess is not None and len(free) == _NARROWED and free.all() and (factor < 1.0).all():
             covariance = narrowing.narrowed(covariance, narrowing.excess(draws, ess, share, factor))
-        return cls(
-            np.stack([d.mean(axis=0) for d in x]),
-            own,
-            factor,
-            share,
-            covariance,
-            np.reshape(total, dummy.shape),
-            len(free),
-        )
+        mean = np.stack([d.mean(axis=0) for d in x])
+        skew = np.einsum("k,kbi->bi", share * factor, skews)
+        return cls(mean, own, factor, share, covariance, skews, skew, len(free))
+
+    def informed(self, known: Floats, free: Bools) -> _Merged:
+        """The same with a covariance of the free coordinates that all persons tell.
+
+        To third order a mean's distance from the mode goes with the squared variance: a shard that
+        is wider than its persons make it has so much more of it.
+        """
+        own = by_item(free, 1)[0]
+        whole, covariance = np.zeros((own.size, own.size)), self.covariance.copy()
+        whole[np.ix_(own, own)] = known
+        for b, block in enumerate(covariance):
+            at = slice(b * len(block), (b + 1) * len(block))
+            block[:] = whole[at, at] + np.diag(np.where(own[at], 0.0, np.diagonal(block)))
+        there = np.diagonal(covariance, axis1=1, axis2=2)
+        ratio = there / (np.diagonal(self.own, axis1=2, axis2=3) * self.factor[:, None, None])
+        skew = np.einsum("k,kbi->bi", self.share * self.factor, self.skews * ratio)
+        return replace(self, covariance=covariance, skew=skew)
 
     @property
     def n_blocks(self) -> int:

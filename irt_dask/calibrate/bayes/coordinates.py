@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,3 +168,10 @@ def by_item(x: NDArray[Any], n_blocks: int) -> NDArray[Any]:
 def from_items(x: Floats, n_rows: int) -> Floats:
     """Inverse of :func:`by_item`."""
     return np.swapaxes(x.reshape(*x.shape[:-2], -1, n_rows), -1, -2)
+
+
+#: What deviations from a mode (P, items), as rows, are multiplied by, (free, free); None: as they
+#: are.
+Spread = Callable[[Space, Floats], Floats | None]
+#: Covariance of the free coordinates about a mode, (free, free); None: it is not known.
+Inform = Callable[[Space, Floats], Floats | None]

@@ -18,6 +18,7 @@ from irt_dask.calibrate.bayes import (
     asked,
     barycenter,
     full_data_mode,
+    informed,
     item_priors,
     model_posterior,
     models,
@@ -209,7 +210,8 @@ def fit_bayes(
     more of most data, 50 at most, and up to 60 where some items seem to fall with ability), one for
     the checksum of arrays, one or two for flags, one for the objective, and with several shards one
     for each step of the
-    refined location (2 to 4, at most 11 and halvings) and 10 to 30 for the covariance of a learned
+    refined location (2 to 4, of items with asymptotes some 20, at most 31 and halvings), three for
+    the spread of items with asymptotes, and 10 to 30 for the covariance of a learned
     prior, which shards hold (both with one shard too where weights are those of a sample, and two
     more for the spread; at most 6,000 item parameters then).  Where correcting for that leaves less
     than half of the draws
@@ -265,7 +267,7 @@ def fit_bayes(
     about = _about(found, o, model, shapes, counts, persons) | models.about(shapes, data, n_dims)
     item_priors.warn(about, scored=shapes.scored)
     item_priors.warn_inefficient(found.combined.learned, _EFFICIENT)
-    shards.warn_rare(counts.seen, responses.item_id, found.shards)
+    shards.warn_rare(counts.of_each, shapes.models.n_categories, responses.item_id, found.shards)
     mixed = shards.warn(found.shards, found.sampled.space, responses.item_id, found.rotation)
     data |= shards.diagnostics(found.shards, found.sampled.space, found.rotation, responses.item_id)
     about |= {"converged": mixed and found.combined.settled, "objective": objective}
@@ -333,7 +335,8 @@ def _found(
             parts, o.n_draws, powering=o.powering, location=o.location,
             locate=functools.partial(full_data_mode.refine, log_posterior),
             learn=item_priors.learner(prior, o.seed, run),
-            spread=weighted.spread(engine, shapes, prior) if o.sampled else None, space=space,
+            spread=weighted.spread(engine, shapes, prior) if o.sampled else None,
+            inform=informed.chosen(engine, o, shapes, prior), space=space,
         )  # fmt: skip
         run += 1
         learned = combined.learned

@@ -33,7 +33,7 @@ from irt_dask.store import Block
 
 #: Steps end when the largest is below this share of the parameter's posterior SD.
 _SMALL_STEP = 0.05
-_MOST_STEPS = 10
+_MOST_STEPS = 30
 #: Times a step is halved where the log posterior falls.
 _MOST_HALVINGS = 10
 #: Slopes may grow by this factor before the grid of abilities is made anew.

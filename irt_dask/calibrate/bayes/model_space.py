@@ -1,13 +1,19 @@
-"""Draws of items of any model: coordinates in which shards are combined, and what results say."""
+"""Draws of items of any model: coordinates in which shards are combined, and what results say.
+
+Shards are combined in the coordinates of the models, but for asymptotes: these enter by their
+normal scores before the data (:mod:`irt_dask.calibrate.bayes.normal_scores`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from irt_dask.arrays import Bools, Floats
+from irt_dask.arrays import Bools, Floats, Ints
+from irt_dask.calibrate.bayes import normal_scores
 from irt_dask.calibrate.bayes.coordinates import Space
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.curves.base import Parameter
@@ -19,11 +25,12 @@ _LARGEST_STEP = 1.0
 SCORES = "item_category_score"
 #: Rows of coordinates that items of all models have.
 _COMMON = ("item_discrimination", "item_intercept")
+_FIRST_SHAPE = len(_COMMON)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ModelSpace(Space):
-    """Coordinates of the items' models: draws, steps and the location are all in these."""
+    """Coordinates of the items' models, asymptotes by normal scores: steps and location too."""
 
     shapes: Shapes
 
@@ -50,21 +57,43 @@ class ModelSpace(Space):
         """What columns are called."""
         return item_id
 
+    def _asymptotes(self) -> Iterator[tuple[int, Ints, Floats, Floats]]:
+        """Rows of asymptotes, their items, and the Beta densities of these."""
+        for part in self.shapes.models.parts:
+            if part.model.asymptotes:
+                betas = self.shapes.betas.take(part.at)
+                for k in range(_FIRST_SHAPE, len(part.model.parameters)):
+                    yield k, part.at, betas.alpha[k], betas.beta[k]
+
     def of_draws(self, draws: Floats) -> Floats:
         """See :class:`Space`."""
-        return draws
+        x = draws.copy()
+        for k, at, *beta in self._asymptotes():
+            x[..., k, at] = normal_scores.of_logits(draws[..., k, at], *beta)
+        return x
 
     def parameters(self, x: Floats) -> Floats:
-        """The coordinates, which the log posterior is a function of."""
-        return x
+        """The coordinates of the models, which the log posterior is a function of."""
+        y = self.items(x).copy()
+        for k, at, *beta in self._asymptotes():
+            y[..., k, at] = normal_scores.logits(y[..., k, at], *beta)
+        return y
 
     def slope(self, x: Floats) -> Floats:
         """See :class:`Space`."""
-        return np.ones_like(x)
+        out, y = np.ones_like(x), self.parameters(x)
+        for k, at, *beta in self._asymptotes():
+            out[k, at] = np.exp(normal_scores.log_slope(x[k, at], y[k, at], *beta))
+        return out
 
     def volume(self, x: Floats) -> tuple[float, Floats]:
         """See :class:`Space`."""
-        return 0.0, np.zeros_like(x)
+        value, gradient, y = 0.0, np.zeros_like(x), self.parameters(x)
+        for k, at, *beta in self._asymptotes():
+            own = x[k, at], y[k, at]
+            value += float(normal_scores.log_slope(*own, *beta).sum())
+            gradient[k, at] = normal_scores.slope_of_log(*own, *beta)
+        return value, gradient
 
     def within(self, x: Floats, step: Floats) -> Floats:
         """See :class:`Space`."""

@@ -153,7 +153,7 @@ class Sampler:
             acceptance = float(np.mean([c.state["accepted"].mean() for c in chains])) / kept
             spacing, needed = self._spacings(state, draws.mean(axis=(0, 1)))
         if isinstance(self.plan, model_chain.Plan):
-            x_of = self.plan.shapes.reported.parameters(self.space.items(x))
+            x_of = self.plan.shapes.reported.parameters(draws)
             with np.errstate(invalid="ignore"):
                 of_parameters = convergence.rhat(x_of), convergence.ess(x_of)
         rhat, ess = 1.0, math.inf

@@ -69,27 +69,26 @@ class SharedSpace(ModelSpace):
     def of_draws(self, draws: Floats) -> Floats:
         """See :class:`Space`."""
         row, item, column = self._place
+        draws = super().of_draws(draws)
         out = np.zeros((*draws.shape[:-1], self._n_columns))
         out[..., : draws.shape[-1]] = np.where(self._column < 0, draws, 0.0)
         out[..., row, column] = draws[..., row, item]
         return out
 
-    def parameters(self, x: Floats) -> Floats:
-        """See :class:`ModelSpace`: those of the items, what they share for each."""
+    def items(self, x: Floats) -> Floats:
+        """See :class:`Space`: what items share for each."""
         row, item, column = self._place
         out = x[..., : self._column.shape[1]].copy()
         out[..., row, item] = x[..., row, column]
         return out
 
-    def items(self, x: Floats) -> Floats:
-        """See :class:`Space`."""
-        return self.parameters(x)
-
     def gradient(self, x: Floats, by_parameter: Floats) -> Floats:
         """See :class:`Space`: sums over the items of what they share."""
+        m = by_parameter.shape[1]
+        by_parameter = by_parameter * self.slope(x)[:, :m]
         row, item, column = self._place
         out = np.zeros_like(x)
-        out[:, : by_parameter.shape[1]] = np.where(self._column < 0, by_parameter, 0.0)
+        out[:, :m] = np.where(self._column < 0, by_parameter, 0.0)
         np.add.at(out, (row, column), by_parameter[row, item])
         return out
 

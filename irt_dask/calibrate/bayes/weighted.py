@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from irt_dask.arrays import Floats, Ints
-from irt_dask.calibrate.bayes.barycenter import Spread
+from irt_dask.calibrate.bayes.coordinates import Space, Spread, by_item
 from irt_dask.calibrate.bayes.hierarchy import Hierarchy
 from irt_dask.calibrate.bayes.item_density import Shapes
 from irt_dask.calibrate.bayes.model_posterior import Posterior
+from irt_dask.calibrate.bayes.model_space import ModelSpace
 from irt_dask.calibrate.bayes.samplers import Options
 from irt_dask.curves.grids import grid_of
 from irt_dask.curves.item_set import ItemSet
@@ -46,9 +47,9 @@ from irt_dask.store.weights import Sums, relative
 #: itself at best, 7% with 100.
 _FEW = 100
 #: Coordinates whose covariance is found as a matrix, as in marginal fits (a minute; some GiB).
-_MOST = 6000
+MOST = 6000
 #: Smallest eigenvalue of the information, as a share of that of each coordinate by itself.
-_LEAST = 1e-6
+LEAST = 1e-6
 #: Step of central differences, of coordinates of the size of 1.
 _STEP = 1e-4
 
@@ -72,8 +73,8 @@ def refuse(
          "say 'refined'"),
         (of_sample and shapes.models.shares, "parameters that items share",
          "use 2pl or gpcm, or fit_marginal with its sandwich"),
-        (of_sample and size > _MOST, f"{size} parameters",
-         f"select items of at most {_MOST}, whose covariance is found as a matrix"),
+        (of_sample and size > MOST, f"{size} parameters",
+         f"select items of at most {MOST}, whose covariance is found as a matrix"),
     )  # fmt: skip
     for there, what, remedy in asked:
         if there:
@@ -156,8 +157,9 @@ def spread(engine: Engine, shapes: Shapes, prior: ItemPrior | Hierarchy) -> Spre
     return functools.partial(_map_at, Posterior(engine, prior, shapes))
 
 
-def _map_at(posterior: Posterior, y: Floats) -> Floats | None:
-    found = optimal_map(*information(posterior, y))
+def _map_at(posterior: Posterior, space: Space, x: Floats) -> Floats | None:
+    bends = isinstance(space, ModelSpace)  # coordinates of the 2PL are those of the chains
+    found = optimal_map(*information(posterior, space.parameters(x) if bends else x))
     if found is None:
         warnings.warn(
             "the information of the weighted responses is singular at the mode, so that standard "
@@ -166,13 +168,16 @@ def _map_at(posterior: Posterior, y: Floats) -> Floats | None:
             ApproximationWarning,
             stacklevel=6,
         )
-    return found
+    if found is None or not bends:
+        return found
+    slope = by_item(space.slope(x), 1)[0][by_item(posterior.shapes.free, 1)[0]]
+    return np.asarray(found * np.divide.outer(slope, slope))
 
 
 def optimal_map(h: Floats, middle: Floats) -> Floats | None:
     """Symmetric A with ``A h^-1 A = h^-1 middle h^-1``; None where h is not positive definite."""
     unit = np.sqrt(np.maximum(np.diagonal(h), np.finfo(float).tiny))
-    if not np.linalg.eigvalsh(h / np.outer(unit, unit))[0] > _LEAST:
+    if not np.linalg.eigvalsh(h / np.outer(unit, unit))[0] > LEAST:
         return None
     value, vector = np.linalg.eigh(h)
     root, inverse = ((vector * value**k) @ vector.T for k in (-0.5, 0.5))
