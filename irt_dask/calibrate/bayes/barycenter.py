@@ -9,7 +9,8 @@ product of the shards' posteriors is the full posterior.
 - shape: the covariance is the Bures-Wasserstein barycenter of these covariances.  A shard of n_k
   persons is wider than the Gaussian at its mode by a share that falls like one over the persons;
   all persons have n_k / n of it.  With one ability and a refined location the rest is taken away,
-  item by item, as the third and fourth moments of the draws say;
+  item by item, as the third and fourth moments of the draws say.  Of items with asymptotes it is
+  that of the information on all persons (:mod:`irt_dask.calibrate.bayes.informed`);
 - location: the mode of the posterior of all persons, found by steps on the full data
   (:mod:`irt_dask.calibrate.bayes.full_data_mode`), plus the distance of the mean from the mode.  To
   third order that is half the expectation of the deviation times its squared Mahalanobis length,
