@@ -1,6 +1,8 @@
 """Posteriors of items of any model: draws of abilities, the item step, fits, refusals."""
 
+import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from items import quiet
 from scipy.special import xlogy
 
 import irt_dask as irt
-from irt_dask.calibrate.bayes import samplers
+from irt_dask.calibrate.bayes import samplers, shards
 from irt_dask.calibrate.bayes.item_density import Conditional, Shapes
 from irt_dask.calibrate.bayes.item_moves import FixedMoves
 from irt_dask.calibrate.bayes.item_step import Reference, metropolis, modes, words_per_item
@@ -266,6 +268,18 @@ def test_a_category_that_nobody_has_is_said():
     with pytest.warns(DataWarning, match=r"1 item\(s\) have a category that nobody has.*: 1 \(2\)"):
         fit = irt.fit_bayes(r, model="gpcm", n_draws=100, n_warmup=50)
     assert np.isfinite(fit["item_step_intercept"].values).all()
+
+
+def test_a_category_that_few_in_a_shard_have_is_said():
+    parts = [SimpleNamespace(n_persons=400)] * 10
+    of_each = np.array([[40, 1960, 2000], [60, 1940, 2000], [0, 2000, 2000], [30, 3970, 0]])
+    k = np.array([3, 3, 3, 2])
+    with pytest.warns(ApproximationWarning, match=r"1 item.* fewer than 5 persons .*\(one\)"):
+        shards.warn_rare(of_each, k, ("one", "two", "three", "four"), parts)
+    with warnings.catch_warnings():  # a category that nobody has is said elsewhere
+        warnings.simplefilter("error")
+        shards.warn_rare(of_each[1:], k[1:], ("two", "three", "four"), parts)
+        shards.warn_rare(of_each, k, ("one", "two", "three", "four"), parts[:1])
 
 
 @pytest.mark.parametrize(("options", "match"), [
