@@ -322,12 +322,12 @@ class _Merged:
         # Of each item by itself: nearly all of it, and little sampling error.
         skew = [wasserstein.mean_less_mode(by_item(d, free.shape[1])) for d in draws]
         skews = np.stack([np.reshape(d, dummy.shape) for d in skew])
+        total = sum(s * f * d for s, f, d in zip(share, factor, skews, strict=True))
         covariance = wasserstein.barycenter(own * factor[:, None, None, None], share)
         if ess is not None and len(free) == _NARROWED and free.all() and (factor < 1.0).all():
             covariance = narrowing.narrowed(covariance, narrowing.excess(draws, ess, share, factor))
         mean = np.stack([d.mean(axis=0) for d in x])
-        skew = np.einsum("k,kbi->bi", share * factor, skews)
-        return cls(mean, own, factor, share, covariance, skews, skew, len(free))
+        return cls(mean, own, factor, share, covariance, skews, np.asarray(total), len(free))
 
     def informed(self, known: Floats, free: Bools) -> _Merged:
         """The same with a covariance of the free coordinates that all persons tell.
