@@ -121,7 +121,7 @@ def sweep_seconds(y, n_sweeps=100, **options):
     took = []
     for n in (n_sweeps, 3 * n_sweeps):
         begun = time.process_time()
-        irt.fit_bayes(y, n_draws=n, n_warmup=20, progress=False, seed=1, **options)
+        irt.fit_bayes(y, n_draws=n, n_warmup=50, progress=False, seed=1, **options)
         took.append(time.process_time() - begun)
     return (took[1] - took[0]) / (2 * n_sweeps)
 
@@ -139,6 +139,8 @@ def speed(n=100_000, m=40, rounds=5):
         "3pl": (right, {"model": "3pl"}), "4pl": (right, {"model": "4pl"}),
         "gpcm": (graded, {"model": "gpcm"}), "graded": (graded, {"model": "graded"}),
     }  # fmt: skip
+    for y, options in cases.values():  # compile
+        irt.fit_bayes(y, n_draws=100, n_warmup=50, progress=False, seed=1, **options)
     took = {name: [] for name in cases}
     for _ in range(rounds):
         for name, (y, options) in cases.items():
